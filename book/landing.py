@@ -1,4 +1,4 @@
-"""Fill the landing page from the records: findings, verdicts, papers, model sizes and compute."""
+"""Fill the landing page from the records: its headline, a chart, a card for each paper, model sizes and compute."""
 
 import html
 import os
@@ -8,39 +8,42 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlencode
+
+import gain
 
 from repro.pages import badge
-from repro.pages.board import LEGEND, place_of, strip
+from repro.pages.board import LATE, LEGEND, place_of, strip
 from repro.pages.verdicts import LOOKS, css_class
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims, experiment, experiments, tally
-from repro.study.artifacts import heading
 from repro.study.cache import caching
 from repro.study.claims import latest
-from repro.study.paper import papers
-from repro.study.registry import title
+from repro.study.paper import Paper, papers
+from repro.study.registry import cited
 from repro.study.rule import NOT_RUN, OPEN, REPRODUCED
 
 ROOT = Path(__file__).parents[1]
 BASE = "pretrain-gpt2-mini"
 BRANCH = "colab"  # the branch whose chapters install the library themselves (book/colab.py)
 FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the Colab and Binder buttons open
+READ = "notebooks/01_reading_guide.html"
 
 
 def filled(text: str) -> str:
     """The landing page, with each placeholder replaced by text made from the records."""
     with caching():
-        for place, write in (("names", names), ("lead", lead), ("actions", actions), ("claims", picture),
-                             ("findings", findings), ("papers", table), ("time", time),
+        for place, write in (("headline", headline), ("actions", actions), ("chart", gain.chart), ("lead", lead),
+                             ("cards", cards), ("papers", table), ("time", time),
                              ("chapters that are missing", missing)):
             before, after = text.split(f"<!-- {place} -->")
             text = before + write() + after
     return text
 
 
-def names() -> str:
-    """The names of the papers' methods, such as "Recurrence, GPT and GPT-2"."""
-    *first, last = (paper.name for paper in papers())
-    return f"{', '.join(first)} and {last}" if first else last
+def headline() -> str:
+    """What came out of the study, for a reader to repeat; a pointer to the cards, if its verdicts changed."""
+    found = (paper.headline.written() for paper in papers())
+    return next(filter(None, found), "The cards below say which claims hold here, and which do not.")
 
 
 def lead() -> str:
@@ -67,7 +70,7 @@ def exact(verdict: str, chosen: Sequence[Claim]) -> str:
 
 def actions() -> str:
     """The navigation buttons; those that need a public repository only where one is known."""
-    known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
+    known = [("Read", READ), ("Explore", "notebooks/23_explorer.html"),
              ("Run a chapter", "how-to-run.html")]
     if "//github.com/" in repository():
         name = repository().partition("//github.com/")[2]
@@ -102,53 +105,55 @@ def judged() -> list[tuple[Claim, str, Verdict]]:
     return [row for paper in order for row in rows if row[0].paper == paper and row[2].verdict != NOT_RUN]
 
 
-def picture() -> str:
-    """One line for each claim with runs, grouped by paper and linked to its chapter."""
-    rows, groups = judged(), []
-    for paper in dict.fromkeys(one.paper for one, *_ in rows):
-        own = "".join(f"<li>{line(one, found)}</li>" for one, _, found in rows if one.paper == paper)
-        groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
-    counted = " ".join(f"<span>{badge(verdict)} {n}</span>" for verdict, n in tally(claims()).items())
-    return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim '
-            f"that is judged or open; each links to its chapter. {LEGEND}</figcaption></figure>")
+def cards() -> str:
+    """A card for each paper: what it claims, what came out, the claims behind that, all verdicts, and where to go."""
+    signs = " ".join(f"{badge(verdict)}" for verdict in tally(claims()))
+    return (f'<p class="legend">{signs}</p><div class="outcomes">{"".join(map(card, papers()))}</div>'
+            f'<p class="legend">{LEGEND}</p>')
+
+
+def card(paper: Paper) -> str:
+    rows = {one.id: (one, found) for one, _, found in judged() if one.paper == paper.id}
+    chosen = [rows[id] for id in paper.finding.verdicts if id in rows] or list(rows.values())[:2]
+    found = paper.finding.written() or ("" if rows else "No claim has runs yet.")
+    lines = "".join(f"<li>{line(*row)}</li>" for row in chosen)
+    here = sorted(path.stem for n in paper.planned for path in (ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))
+    links = f'<a href="notebooks/{here[0]}.html">Read</a>' if here else "<span>planned</span>"
+    if chosen:
+        name, (scale, _) = chosen[0][0].experiments[0].name, latest(chosen[0][0])
+        links += (f'<details><summary>Run</summary><code>repro run {name} --scale {scale} --results mine</code>'
+                  "</details>")
+    return (f'<section class="outcome"><h3>{html.escape(paper.name)} <small>{html.escape(cited(paper.id))}</small></h3>'
+            f"<p>{html.escape(paper.says, quote=False)}</p><p><b>Here:</b> {html.escape(found, quote=False)}</p>"
+            f'<ul class="claims">{lines}</ul><p class="counts">{counts(paper.id)}</p><p class="go">{links}</p>'
+            "</section>")
+
+
+def counts(paper: str) -> str:
+    """How many claims of a paper got each verdict, each a link to them on the scoreboard."""
+    found = tally([claim for claim in claims() if claim.paper == paper])
+    return " ".join(
+        f'<a class="verdict {css_class(verdict)}" title="{verdict}" href="notebooks/22_scoreboard.html#'
+        f'{html.escape(urlencode({"paper": paper, "verdict": verdict}))}"><span aria-hidden="true">'
+        f'{LOOKS[verdict].sign}</span> {n}<span class="visually-hidden"> {verdict}</span></a>'
+        for verdict, n in found.items())
 
 
 def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
     sign = (f'<span class="verdict {css_class(found.verdict)}"><span aria-hidden="true">'
             f'{LOOKS[found.verdict].sign}</span><span class="visually-hidden">{found.verdict}:</span></span>')
-    text = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
-        f"<small>{html.escape(f'{found.measured} {found.unit}'.strip())}</small>")
+    late = LATE.removeprefix(", ") if one.late else ""
+    text = (f'{sign}<span class="sentence">{html.escape(one.brief)} {late}</span>{strip(one, found)}'
+            f"<small>{html.escape(f'{found.measured} {found.unit}'.strip())}</small>")
     address = place_of(one)
     about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")
     return f'<a href="notebooks/{address}" title="{about}">{text}</a>' if address else f"<span>{text}</span>"
 
 
-def findings() -> str:
-    """The papers' `findings` that have runs, as a list; the first claims that have where none of these do."""
-    rows, first = judged(), [id for paper in papers() for id in paper.findings]
-    chosen = [row for id in first for row in rows if row[0].id == id] or rows[:7]
-    if not chosen:
-        return "No claim has runs yet."
-    return f'<ul class="findings">{"".join(finding(*row) for row in chosen)}</ul>'
-
-
-def finding(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim as an item: verdict, paper, sentence, our effect and the paper's, and a link to its chapter."""
-    name = next((paper.name for paper in papers() if paper.id == one.paper), title(one.paper))
-    effect = f"{found.measured} {found.unit}".strip()
-    seeds = f", with {found.n_seeds} of {one.seeds} seeds" * (found.verdict == OPEN)
-    unit = f" {one.unit_shown}" * bool(one.unit_shown and not one.relative)
-    paper = f"; the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
-    address = place_of(one)
-    where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""
-    text = html.escape(f"{one.sentence} Ours at {heading(scale)}: {effect}{seeds}{paper}.", quote=False)
-    return f"<li>{badge(found.verdict)} <b>{name}</b>. {text}{where}</li>"
-
-
 def table() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| paper | in this book | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
+    rows = ["| paper | in this book | weights: ours / the paper's |", "| --- | --- | --- |"]
     for paper in papers():
         here = paper.planned & chapters()
         chapter = f"chapter{'s' * (len(paper.planned) > 1)} {spans(paper.planned)}"
@@ -163,8 +168,7 @@ def table() -> str:
         theirs = paper.weights() if paper.weights else None
         sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
                            for size in (ours(paper.id), theirs))
-        rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {sizes} | "
-                    f"{verdicts(paper.id)} |")
+        rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {sizes} |")
     return "\n".join(rows)
 
 
@@ -231,12 +235,6 @@ def recorded(name: str) -> list[Record]:
     """The records of an experiment, except those of `smoke`."""
     return [record for scale in SCALES if scale != "smoke" and scale in experiment(name).scales
             for record in Store.for_scale(scale).find(name, scale)]
-
-
-def verdicts(paper: str) -> str:
-    """How many claims of a paper got each verdict, each at its largest judged scale; never at `smoke`."""
-    found = tally([claim for claim in claims() if claim.paper == paper])
-    return ", ".join(f"{n} {verdict}" for verdict, n in found.items()) or "–"
 
 
 def spans(numbers: set[int]) -> str:

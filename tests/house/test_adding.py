@@ -85,13 +85,14 @@ if __name__ == "__main__":
 '''
 INIT = '''"""Doe and Roe (2024), *Toys*: what its chapter shows."""
 
-from repro.study.paper import Paper
+from repro.study.paper import Finding, Paper
 from repro.study.registry import register
 
 __all__: list[str] = []
 
 register(Paper(id="toy2024", name="Toys", cite="doe2024toys", idea="play first", part="Playing", chapters=(24, 25),
-               findings=("toy2024-table1-fewer",)))
+               says="Toys are enough.", finding=Finding("The toy allows {0.effect:.0f} pairs.",
+                                                        {"toy2024-table1-fewer": "reproduced"})))
 '''
 EXPERIMENTS = '''"""How many pairs a toy pattern allows, and a text read with a toy memory."""
 
@@ -239,7 +240,7 @@ print(json.dumps({
     "memories": list(MEMORIES), "drawn": draw_memories().alt, "words": [
         text.get_text() for text in draw_memories().axes[0].texts],
     "pattern": draw_patterns({"sink": Sink(4)}, n=32).alt, "shape": list(shape),
-    "corpora": [one.name for one in corpora()], "row": landing.table().splitlines()[-1], "names": landing.names(),
+    "corpora": [one.name for one in corpora()], "row": landing.table().splitlines()[-1], "cards": landing.cards(),
     "missing": landing.missing(), "readme": teaser.listed().splitlines()[-1], "contents": toc.parts()}))
 """
 
@@ -250,7 +251,8 @@ def test_what_was_added_is_found_listed_and_drawn(copy):
     assert seen["drawn"].startswith(f"What each of {len(seen['memories'])} memories carries")
     assert seen["pattern"] == "Who sees whom among 32 positions. Allowed pairs: sink 108."
     assert seen["shape"] == [1, 20, 9] and "toy-books" in seen["corpora"]
-    assert seen["names"].endswith(" and Toys") and "24 and" not in seen["missing"] and "25" in seen["missing"]
+    assert "<p>Toys are enough.</p><p><b>Here:</b> No claim has runs yet.</p>" in seen["cards"]
+    assert "24 and" not in seen["missing"] and "25" in seen["missing"]
     row = "| **Toys**, {cite:t}`doe2024toys`: play first | **in part**: chapters 24 of 24 to 25; 1 tables"
     assert seen["row"].startswith(row)
     assert seen["readme"] == "| Toys | Doe and Roe (2024), Toys | play first | 24 to 25 |"

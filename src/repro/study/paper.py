@@ -1,9 +1,47 @@
-"""How the book presents a paper: its row on the landing page and in the README, its part of the table of contents."""
+"""How the book presents a paper: its card on the landing page, its row in the README, its part of the contents."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 
+from repro.markup import written
+from repro.study.claims import claim, latest
 from repro.study.registry import declared
+from repro.study.rule import Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of some claims in a sentence. It appears only while all of them have the verdicts that it states.
+
+    text: names an effect by the place of its claim, such as `{0.effect:+.1%}`. `paper` is the paper's effect, `control`
+    that of the control, `low` and `high` are the ends of the interval. `size`, `paper_size` and `control_size` are the
+    same without a sign.
+    """
+
+    text: str
+    verdicts: dict[str, str] = field(default_factory=dict)  # id of a claim -> its verdict
+
+    def written(self) -> str:
+        """The sentence with its numbers; "" if a verdict is another one."""
+        found = {id: latest(claim(id))[1] for id in self.verdicts}
+        if {id: one.verdict for id, one in found.items()} != self.verdicts:
+            return ""
+        return self.text.format(*(_numbers(one, claim(id).expected()) for id, one in found.items()))
+
+
+def _numbers(found: Verdict, paper: float | None) -> SimpleNamespace:
+    values = {"effect": found.effect, "paper": paper, "control": found.control, "low": found.low, "high": found.high}
+    known = {name: Number(value) for name, value in values.items() if value is not None}
+    sizes = {name.replace("effect", "") + "_size": Number(abs(value)) for name, value in known.items()}
+    return SimpleNamespace(**known, **{name.lstrip("_"): value for name, value in sizes.items()})
+
+
+class Number(float):
+    """A number that has no sign if it rounds to zero."""
+
+    def __format__(self, style: str) -> str:
+        return written(float(self), style)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -17,7 +55,9 @@ class Paper:
     part: str  # the part of the book, which papers may share
     chapters: tuple[int, int]  # the first and the last, planned ones included
     weights: Callable[[], float] | None = None  # of its largest model, in millions, as printed; None: not printed
-    findings: tuple[str, ...] = ()  # ids of claims that open the front page
+    says: str = ""  # what it claims, in a sentence
+    finding: Finding = Finding("")  # what came out here; its claims are the rows of the card
+    headline: Finding = Finding("")  # what a reader should repeat: that of the first paper with one opens the page
 
     @property
     def planned(self) -> set[int]:

@@ -1,7 +1,7 @@
 """Radford, Narasimhan, Salimans and Sutskever (2018), *Improving Language Understanding by Generative Pre-Training*."""
 
 from repro.papers.gpt1_2018.finetuning import FORMS, GENERATED, encoded, transfer
-from repro.study.paper import Paper
+from repro.study.paper import Finding, Paper
 from repro.study.registry import register
 
 __all__ = ["FORMS", "GENERATED", "encoded", "transfer"]
@@ -10,4 +10,9 @@ register(Paper(
     id="gpt1_2018", name="GPT", cite="radford2018gpt1",
     idea="pretrain a decoder on books, then fine-tune it for each task",
     part="Decoder-only models", chapters=(11, 11),
-    findings=("gpt1_2018-lstm-worse",)))
+    says="Pre-training on books helps every task that the model is then fine-tuned for, and a transformer gains more "
+         "from it than an LSTM.",
+    finding=Finding(
+        "Pre-training raises scores by {0.size:.1f} points on average (paper: {0.paper_size:.1f}). The transformer's "
+        "lead over an LSTM is {1.effect:+.1f} points, which could be chance (paper: {1.paper:+.1f}).",
+        {"gpt1_2018-pretraining-helps": "reproduced", "gpt1_2018-lstm-worse": "not reproduced"})))

@@ -1,7 +1,7 @@
 """Radford, Wu, Child, Luan, Amodei and Sutskever (2019), *Language Models are Unsupervised Multitask Learners*."""
 
 from repro.papers.gpt2_2019.prompts import PROMPTS
-from repro.study.paper import Paper
+from repro.study.paper import Finding, Paper
 from repro.study.published import printed_rows
 from repro.study.registry import register
 
@@ -13,4 +13,8 @@ register(Paper(
     part="Decoder-only models", chapters=(12, 12),
     weights=lambda: max(float(row["parameters_millions_as_printed"])
                         for row in printed_rows("gpt2_2019_table2_model_sizes") if row["model"]),
-    findings=("gpt2_2019-larger-wikitext103",)))
+    says="A language model solves tasks that it was never trained for, and does so better the larger it is.",
+    finding=Finding(
+        "The largest of our four sizes has a {0.size:.0%} lower perplexity on WikiText-103 than the smallest (paper: "
+        "{0.paper_size:.0%}), without having trained on it. Answering questions is beyond all four.",
+        {"gpt2_2019-larger-wikitext103": "reproduced", "gpt2_2019-larger-questions": "not testable here"})))

@@ -3,7 +3,7 @@
 from repro.papers.longformer2020.charlm_phases import updates
 from repro.papers.longformer2020.charlm_settings import counted_weights, one_run, schedule
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
-from repro.study.paper import Paper
+from repro.study.paper import Finding, Paper
 from repro.study.published import printed_rows
 from repro.study.registry import register
 
@@ -16,4 +16,10 @@ register(Paper(
     part="Longformer", chapters=(16, 21),
     weights=lambda: max(float(row["parameters_millions"])
                         for row in printed_rows("longformer2020_table2_small_char_lm") if "ours" in row["model"]),
-    findings=("longformer2020-table4-order",)))
+    says="Windows of attention that grow with depth suit long documents, and a pretrained RoBERTa can be converted to "
+         "them.",
+    finding=Finding(
+        "Windows that grow with depth need {0.size:.3f} bits fewer than windows that shrink (paper: "
+        "{0.paper_size:.3f}). A converted RoBERTa gains {1.size:.3f} bits, but RoBERTa trained as long gains "
+        "{1.control_size:.3f}.",
+        {"longformer2020-table4-order": "reproduced", "longformer2020-beyond-roberta": "not reproduced"})))

@@ -4,7 +4,7 @@ from repro.papers.sparse2019.data import as_tokens, waveform
 from repro.papers.sparse2019.density import trained
 from repro.papers.sparse2019.depth import at_start, doublings
 from repro.papers.sparse2019.pictures import Clip, drawn_sound, drawn_text, heard, learned_attention
-from repro.study.paper import Paper
+from repro.study.paper import Finding, Paper
 from repro.study.published import printed_rows
 from repro.study.registry import register
 
@@ -17,4 +17,9 @@ register(Paper(
     part="Sparse Transformer", chapters=(13, 15),
     weights=lambda: max(float(row["parameters_millions"])
                         for row in printed_rows("sparse2019_table1_density_modelling") if "Sparse" in row["model"]),
-    findings=("sparse2019-table2-text-fixed-strided",)))
+    says="Two sparse patterns replace dense attention at a fraction of the cost, and predict as well or better.",
+    finding=Finding(
+        "On images, strided attention takes {0.size:.0%} fewer operations. Which pattern predicts text best cannot be "
+        "told here: our dense attention is no better than a local window.",
+        {"sparse2019-table2-images-strided-cost": "reproduced",
+         "sparse2019-table2-text-fixed-dense": "not testable here"})))
