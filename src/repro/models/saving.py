@@ -82,6 +82,8 @@ def _of_transformers(folder: str | Path, description: dict):
     named = (description.get("architectures") or [""])[0]
     if named in ("RecurrentLM", "MemoryLM", "RecurrentBert", "RecurrentRoberta"):
         return getattr(recurrence, named).from_pretrained(str(folder))
+    if named.startswith(("Recurrent", "Memory")):  # another decoder
+        return models.load_causal_lm(folder)
     if description.get("model_type") not in OWN:
         raise ReproError(f"{folder} is a checkpoint of {description.get('model_type')}; load it with transformers.")
     read = getattr(models, OWN[description["model_type"]])

@@ -1,21 +1,20 @@
-"""GPT-2 with any of the memories in `repro.recurrence.memories`."""
+"""GPT-2, Llama, Mistral, Qwen or Gemma with any of the memories in `repro.recurrence.memories`."""
 
-import copy
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from transformers import GPT2Config
+from torch import nn
+from transformers import GPT2LMHeadModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
-from repro.errors import ReproError, short
-from repro.recompute import recomputed
+from repro.errors import ReproError
 from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous
-from repro.recurrence.memories import MEMORIES, complete, make
+from repro.recurrence.memories import complete
+from repro.recurrence.memory_decoder import WithMemory, memory_class, plain_decoder
+from repro.recurrence.windowed import in_class
 
 ATTENTION = "repro_memory"
 
@@ -34,7 +33,7 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 @checked
-class MemoryLM(WindowByWindowGPT2):
+class MemoryLM(WithMemory, WindowByWindowGPT2):
     """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. `memory`
@@ -49,47 +48,34 @@ class MemoryLM(WindowByWindowGPT2):
 
     attention = ATTENTION
 
-    def __init__(self, config: GPT2Config, memory: dict | None = None):
-        super().__init__(copy.deepcopy(config))
-        self.config.memory = memory or getattr(config, "memory", None)
-        if not isinstance(self.config.memory, dict) or self.config.memory.get("name") not in MEMORIES:
-            raise ReproError(f"memory is {short(self.config.memory)}; give the result of `complete`.")
-        self.set_attn_implementation(ATTENTION)
-        self.memory = make(self.config, self.config.memory)
-
     @classmethod
-    def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> "MemoryLM":
-        """Load a saved MemoryLM, or put a fresh memory, described by `complete`, into any GPT-2 checkpoint.
+    def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> WithMemory:
+        """Load a saved model with a memory, or put a fresh memory, described by `complete`, into a decoder.
 
-        Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, and for a missing
-        or damaged checkpoint.
+        A decoder other than GPT-2 becomes a `repro.recurrence.memory_decoder.MemoryDecoder`, with the same methods.
+        Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, for a model that
+        cannot be given a memory, and for a missing or damaged checkpoint.
         """
         with reading(name_or_path, BASE) as name_or_path:
-            stored = config_of("gpt2", name_or_path).get("memory")
+            settings = config_of(None, name_or_path)
+            kind, stored = settings.get("model_type"), settings.get("memory")
+            base = GPT2LMHeadModel if kind == "gpt2" else plain_decoder(name_or_path)
             if stored is None and memory is None:
                 raise ReproError(f"{name_or_path} was saved without a memory; give one.")
-            if stored is None:
-                return cls._attached(name_or_path, memory, **kwargs)
-            if memory not in (None, stored):
+            if memory not in (None, stored) and stored is not None:
                 raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
                                  "to use the saved one.")
-            return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
+            new = cls if kind == "gpt2" else memory_class(base)
+            if stored is None:
+                return in_class(new, whole(base.from_pretrained, kind, name_or_path, **kwargs)[0], memory)
+            read = super().from_pretrained if kind == "gpt2" else new.from_pretrained
+            return whole(read, kind, name_or_path, **kwargs)[0]
 
-    def added_parameters(self) -> Iterator[nn.Parameter]:
-        """The weights that the base model does not have."""
-        return self.memory.parameters()
+    def _places(self):
+        return self.transformer.wpe.weight
 
-    def _read_window(self, ids: Tensor, z, stride: int | None = None, recompute_layers: bool = False):
-        """Hidden states (B, T, d) of one window after the final layer norm, and the memory's next state."""
-        self._check_attention()
-
-        def layer(index, hidden, before=None, mix=None, state=()):
-            return recomputed(recompute_layers, self._layer, index, hidden, before, mix, state)
-
-        return self.memory.read(layer, self._embedded(ids), z, stride, self.transformer.wpe.weight)
-
-    def _layer(self, index, hidden, before, mix, state):
-        """One block, as `Memory.read` describes it."""
+    def _layer(self, index, hidden, before, mix, state, everywhere):
+        """One block, as `Memory.read` describes it; GPT-2 has no sliding windows."""
         block, left = self.transformer.h[index], []
 
         def inside(query, key, value, out):
@@ -113,12 +99,13 @@ class MemoryLM(WindowByWindowGPT2):
 
 @checked
 def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: torch.dtype = torch.float32,
-                **settings) -> MemoryLM:
-    """A GPT-2 checkpoint (hub name or folder) with a memory, in evaluation mode.
+                **settings) -> WithMemory:
+    """A decoder (hub name, folder, or fetched model) with a memory, in evaluation mode: GPT-2, Llama, Mistral, Qwen 2
+    or 3, or Gemma 3.
 
     memory: one of `repro.recurrence.MEMORIES`, with its own settings, such as `n_tokens=16` for "rmt"; None for a
     folder saved with one. `model(input_ids, window, overlap, labels, recompute)` returns loss and logits.
-    Raises ReproError for an unknown memory or setting, and if another memory was saved.
+    Raises ReproError for an unknown memory or setting, another model, and if another memory was saved.
 
     >>> from repro.models import gpt2_mini, save_model
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")

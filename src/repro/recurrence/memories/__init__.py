@@ -1,4 +1,4 @@
-"""Memories that a GPT-2 can carry from window to window, one small file each.
+"""Memories that a decoder can carry from window to window, one small file each.
 
 A memory is a `Memory`: `read(layer, hidden, state, stride)` reads one window and returns the state for the next.
 A file of this folder with one such class is a memory under the name of the file: `block_recurrent.py` is
@@ -67,7 +67,7 @@ def complete(memory: str, **settings) -> dict:
 
 
 def make(config, settings: dict) -> "Memory":
-    """A fresh memory for a model of this GPT2Config; settings: from `complete`."""
+    """A fresh memory for a model of this config; settings: from `complete`."""
     memory = MEMORIES[settings["name"]](config, **{key: value for key, value in settings.items() if key != "name"})
     memory.reset_parameters()
     return memory

@@ -30,7 +30,7 @@ class Carried:
 class Memory(nn.Module):
     """A memory: the state that one window passes to the next, and how the next one uses it.
 
-    A subclass takes the GPT-2's config and its own settings, by name. `defaults`: settings that differ from those of
+    A subclass takes the model's config and its own settings, by name. `defaults`: settings that differ from those of
     the constructor, for a variant of another memory. `detached`: no gradient passes through its state. `plain_start`: a
     window without a state is read as by the plain model.
 
@@ -42,26 +42,47 @@ class Memory(nn.Module):
     defaults: ClassVar[Mapping[str, Any]] = {}
     detached = False
     plain_start = True
+    n_opening = 0  # positions in front of the tokens of every window: 1 in a model with an opening token
 
     def __init__(self, config):
         super().__init__()
-        self.n_layer, self.d_model, self.n_head = config.n_layer, config.n_embd, config.n_head
+        self.n_layer, self.d_model = config.num_hidden_layers, config.hidden_size
+        self.n_head, self.context = config.num_attention_heads, config.max_position_embeddings
+        self.n_key_head = getattr(config, "num_key_value_heads", None) or self.n_head
+        self.head_size = getattr(config, "head_dim", None) or self.d_model // self.n_head
+        self.scale = (getattr(config, "query_pre_attn_scalar", None) or self.head_size)**0.5  # divides scores
+        gated = getattr(config, "intermediate_size", None)  # gated feedforward layers have three matrices
+        feedforward = 3 * self.d_model * gated if gated else 8 * self.d_model**2
+        self.layer_weights = 2 * self.d_model * self.head_size * (self.n_head + self.n_key_head) + feedforward
 
     def read(self, layer: Callable, hidden: Tensor, state: State | None, stride: int | None,
-             places: Tensor) -> tuple[Tensor, State]:
-        """Read one window: hidden states (B, T, d) after the final layer norm, and the state for the next window.
+             places: Tensor | None) -> tuple[Tensor, State]:
+        """Read one window: hidden states (B, T, d) after the final norm, and the state for the next window.
 
         hidden: (B, T, d) embedded tokens, at positions 0 .. T-1 of `places` (context, d), the model's position
-        embeddings. state: returned for the previous window; None if there is none. stride: tokens until the next
-        window starts, None for all: tokens that are read again there need not be remembered.
+        embeddings, or None where it has rotary ones. The first `n_opening` are no text. The model uses as many of the
+        last hidden states as the window has tokens. state: returned for the previous window; None if there is none.
+        stride: tokens until the next window starts, None for all: tokens that are read again there need not be
+        remembered.
 
-        `layer(index, hidden, before=None)` is one block of the model (the last one with the final layer norm): hidden
+        `layer(index, hidden, before=None)` is one block of the model (the last one with the final norm): hidden
         states (B, T, d) in which every position also sees `before` (B, E, d), vectors used as earlier inputs of the
-        block. With `layer(index, hidden, mix=..., state=(...))`, the block's attention returns the first result of
-        `mix(query, key, value, out, *state)`, where `out` is its ordinary result, all of them (B, H, T, D); the second
-        result is returned with the hidden states.
+        block, at the positions before 0. In a block with a sliding window, the first `everywhere` keys are seen at any
+        distance; by default those are the E. With `layer(index, hidden, mix=..., state=(...))`, the block's attention
+        returns the first result of `mix(query, key, value, out, *state)`, where `out` is its ordinary result. query
+        and out are (B, H, T, D), key and value (B, `n_key_head`, T, D), without rotary positions. The second result is
+        returned with the hidden states.
         """
         raise NotImplementedError
+
+    def text(self, x: Tensor, stride: int | None = None, dim: int = 1) -> Tensor:
+        """The part of `x` that belongs to the first `stride` tokens of a window, its positions in dimension `dim`."""
+        start = self.n_opening
+        return x[(slice(None),) * dim + (slice(start, None if stride is None else start + stride),)]
+
+    def for_queries(self, x: Tensor) -> Tensor:
+        """`x` (B, `n_key_head`, ...) repeated for every query head (B, H, ...)."""
+        return x if self.n_key_head == self.n_head else x.repeat_interleave(self.n_head // self.n_key_head, 1)
 
     def state_numbers(self, window: int) -> int:
         """The most numbers that a sequence carries between windows; `window` in tokens, no overlap."""
@@ -85,7 +106,7 @@ class Memory(nn.Module):
 
     def before_flops(self, window: int, n: int) -> float:
         """FLOPs of `n` vectors before a window in one layer: their keys and values, and attention to them."""
-        return 4 * n * self.d_model**2 + 4 * window * n * self.d_model
+        return n * self.head_size * (4 * self.d_model * self.n_key_head + 4 * window * self.n_head)
 
     def check_layer(self, index: int) -> int:
         """`index`, after checking that the model has such a layer."""

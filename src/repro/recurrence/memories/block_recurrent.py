@@ -1,5 +1,7 @@
 """State vectors that one layer reads and rewrites by cross-attention (Hutchins et al. 2022)."""
 
+from math import gcd
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -22,6 +24,7 @@ class BlockRecurrent(Memory):
         super().__init__(config)
         d = self.d_model
         self.layer, self.n_states = self.check_layer(layer), n_states
+        self.heads = gcd(self.n_head, d)
         self.ids = nn.Parameter(torch.zeros(n_states, d))
         self.bias = nn.Parameter(torch.zeros(d))  # of the gate
         self.norm_tokens, self.norm_states = nn.LayerNorm(d), nn.LayerNorm(d)
@@ -46,8 +49,8 @@ class BlockRecurrent(Memory):
         old = hidden.new_zeros(len(hidden), self.n_states, self.d_model) if state is None else state
         token_query, token_key, token_value = self._heads(self.tokens(self.norm_tokens(hidden)), 3)
         query, key, value = self._heads(self.states(self.norm_states(old + self.ids)), 3)
-        key_seen = torch.cat([key, token_key[:, :, :stride]], 2)
-        value_seen = torch.cat([value, token_value[:, :, :stride]], 2)
+        key_seen = torch.cat([key, self.text(token_key, stride, 2)], 2)
+        value_seen = torch.cat([value, self.text(token_value, stride, 2)], 2)
         change = self.write_out(self._joined(F.scaled_dot_product_attention(query, key_seen, value_seen)))
         gate = self.bias.sigmoid()
         if state is not None:
@@ -57,7 +60,7 @@ class BlockRecurrent(Memory):
 
     def _heads(self, x, n):
         """`n` tensors (B, H, T, D) from one (B, T, n d)."""
-        return (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in x.chunk(n, -1))
+        return (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in x.chunk(n, -1))
 
     def _joined(self, x):
         return x.transpose(1, 2).flatten(2)

@@ -10,11 +10,11 @@ class Cache(Memory):
     """Every layer also sees its own inputs in the previous window; no gradient passes through them.
 
     Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps those of a reading that saw a
-    cache itself; it is trained this way from the start, with relative positions. GPT-2 has absolute position
-    embeddings, and states of states are far from its training data. So every window is also read alone, at positions
-    0 .. T-1, and the inputs of that reading are kept. The next window follows them, from position `stride` on, and is
-    read exactly like the end of one window over both. Its scores and cost equal those of the plain model with windows
-    of T + stride tokens that overlap by T; only in training, no gradient reaches the earlier part.
+    cache itself; it is trained this way from the start. States of states are far from the training data of other
+    models. So every window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next
+    window follows them, from position `stride` on, and is read exactly like the end of one window over both; an
+    opening token is kept with them. Its scores and cost equal those of the plain model with windows of T + stride
+    tokens that overlap by T; only in training, no gradient reaches the earlier part.
     Raises ReproError if the context has fewer than T + stride positions.
     """
 
@@ -24,33 +24,36 @@ class Cache(Memory):
         if state is None:
             kept, last = self._alone(layer, hidden, stride)
             return layer(self.n_layer - 1, last), kept
-        start, n = state.shape[2], hidden.shape[1]
-        if start + n > len(places):
-            raise ReproError(f"a cache of {start} tokens and a window of {n} need {start + n} positions, but the "
-                             f"model's context ends at {len(places)}; choose a smaller window.")
+        start, n = state.shape[2], hidden.shape[1] - self.n_opening
+        if start + n > self.context:
+            raise ReproError(f"a cache of {start - self.n_opening} tokens and a window of {n} need {start + n} positions, "
+                             f"but the model's context ends at {self.context}; choose a smaller window.")
         with torch.no_grad():
             kept, _ = self._alone(layer, hidden, stride)
-        hidden = hidden + places[start:start + n] - places[:n]
+        hidden = self.text(hidden)
+        if places is not None:
+            hidden = hidden + places[start:start + n] - places[:n]
         for index in range(self.n_layer):
-            hidden = layer(index, hidden, state[:, index])
+            hidden = layer(index, hidden, state[:, index], everywhere=0)
         return hidden, kept
 
     def _alone(self, layer, hidden, stride):
         """The inputs of all layers for a window without a predecessor, (B, L, stride, d), and the complete input of the
-        last layer (B, T, d)."""
+        last layer (B, T, d). An opening token is one of the stride."""
         entered = [hidden]
         for index in range(self.n_layer - 1):
             entered.append(layer(index, entered[-1]))
-        return torch.stack([one[:, :stride].detach() for one in entered], 1), entered[-1]
+        end = None if stride is None else self.n_opening + stride
+        return torch.stack([one[:, :end].detach() for one in entered], 1), entered[-1]
 
     def carried(self, window):
         blocks = range(self.n_layer)
         return Carried("the window's inputs", blocks, blocks, min(self.n_layer, 6), min(window, 16))
 
     def state_numbers(self, window):
-        return self.n_layer * window * self.d_model
+        return self.n_layer * (self.n_opening + window) * self.d_model
 
     def flops_per_window(self, window):
-        d = self.d_model  # the separate reading: weights and half of the pairs, without the last layer
-        alone = (self.n_layer - 1) * window * (24 * d**2 + 2 * window * d)
+        pairs = 2 * window * self.n_head * self.head_size  # of the separate reading, which ends below the last layer
+        alone = (self.n_layer - 1) * window * (2 * self.layer_weights + pairs)
         return alone + self.n_layer * self.before_flops(window, window)

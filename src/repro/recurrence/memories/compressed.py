@@ -37,7 +37,7 @@ class Compressed(Memory):
     def read(self, layer, hidden, state, stride, places):
         kept = []
         for index in range(self.n_layer):
-            kept.append(self._compressed(hidden[:, :stride]))
+            kept.append(self._compressed(self.text(hidden, stride)))
             hidden = layer(index, hidden, state and self._aged(state, index))
         return hidden, (*(state or ()), torch.stack(kept, 1))[-self.windows:]
 

@@ -34,7 +34,7 @@ class Gated(Memory):
             if index == self.layer and state is not None:
                 hidden = hidden + self.recurrence(state)  # (B, 1, d)
             hidden = layer(index, hidden)
-            pooled.append(self.recurrence.pool(hidden, stride))
+            pooled.append(self.recurrence.pool(self.text(hidden), stride))
         z = self.recurrence.combine(pooled)
         if state is None:
             return hidden, z

@@ -12,8 +12,9 @@ class NearestKeys(Memory):
 
     Section 3, Equation 1: a head returns g * found + (1 - g) * attention with g = sigmoid(b), one learned b a head;
     found is softmax attention to the k keys with the largest products alone. State: keys and values of the last
-    `n_tokens` tokens, each (B, H, n, D); no gradient passes through them. The search is exact (approximate in the
-    paper), keys and queries are not normalized, and cached keys keep the positions of their windows, as in the layer.
+    `n_tokens` tokens, each (B, H, n, D), H heads of keys; no gradient passes through them. The search is exact
+    (approximate in the paper), and keys and queries are not normalized. As in the paper, they are compared without
+    rotary positions; GPT-2's positions are in its embeddings, and stay.
     """
 
     detached = True
@@ -39,11 +40,11 @@ class NearestKeys(Memory):
         return hidden, state
 
     def _mix(self, query, key, value, out, state, stride):
-        fresh = tuple(x[:, :, :stride].detach() for x in (key, value))
+        fresh = tuple(self.text(x, stride, 2).detach() for x in (key, value))
         if state is None:
             return out, tuple(x[:, :, -self.n_tokens:] for x in fresh)
-        keys, values = state
-        scores = query @ keys.transpose(-1, -2) / query.shape[-1]**0.5  # (B, H, T, n)
+        keys, values = (self.for_queries(x) for x in state)
+        scores = query @ keys.transpose(-1, -2) / self.scale  # (B, H, T, n)
         least = scores.topk(min(self.k, keys.shape[2])).values[..., -1:]
         found = scores.masked_fill(scores < least, -torch.inf).softmax(-1).to(values.dtype) @ values
         gate = self.gate.sigmoid()[:, None, None].to(out.dtype)
@@ -57,7 +58,7 @@ class NearestKeys(Memory):
                        columns, found=1)
 
     def state_numbers(self, window):
-        return 2 * self.n_tokens * self.d_model
+        return 2 * self.n_tokens * self.n_key_head * self.head_size
 
     def flops_per_window(self, window):
-        return 4 * window * self.n_tokens * self.d_model
+        return 4 * window * self.n_tokens * self.n_head * self.head_size

@@ -11,14 +11,17 @@ class RecurrentMemoryTransformer(Memory):
 
     Section 3.3 ("Recurrent Memory Transformer"). State: m (B, n_tokens, d). The mask stays causal, so the first part
     is what all tokens read and the last what has seen them all. The first window's m is learned: the window is read
-    with it, not as the plain model would. Memory tokens have no position; those of the text keep theirs.
+    with it, not as the plain model would. With position embeddings, memory tokens have no position, and those of the
+    text keep theirs. Rotary positions count all tokens, and layers with a sliding window see the first part from
+    anywhere.
     """
 
     plain_start = False
 
     def __init__(self, config, *, n_tokens: int = 8):
         super().__init__(config)
-        self.n_tokens, self.spread = n_tokens, config.initializer_range
+        scaled = config.model_type == "gemma3_text"  # embeddings times the root of their width
+        self.n_tokens, self.spread = n_tokens, config.initializer_range * (self.d_model**0.5 if scaled else 1)
         self.first = nn.Parameter(torch.zeros(n_tokens, self.d_model))
 
     def reset_parameters(self):
@@ -28,7 +31,7 @@ class RecurrentMemoryTransformer(Memory):
         memory = self.first.expand(len(hidden), -1, -1) if state is None else state
         hidden = torch.cat([memory, hidden, memory], 1)
         for index in range(self.n_layer):
-            hidden = layer(index, hidden)
+            hidden = layer(index, hidden, everywhere=self.n_tokens)
         n = self.n_tokens
         return hidden[:, n:hidden.shape[1] - n], hidden[:, hidden.shape[1] - n:]
 
@@ -41,4 +44,4 @@ class RecurrentMemoryTransformer(Memory):
     def flops_per_window(self, window):
         n = 2 * self.n_tokens
         causal = ((window + n)**2 - window**2) / 2  # pairs, in the count that takes T / 2 keys a query
-        return self.n_layer * (24 * n * self.d_model**2 + 4 * causal * self.d_model)
+        return self.n_layer * (2 * n * self.layer_weights + 4 * causal * self.n_head * self.head_size)

@@ -29,7 +29,7 @@ class Yoshida(Memory):
         pooled = []
         for index in range(self.n_layer):
             hidden = layer(index, hidden, h_prev if index in self.layers else None)
-            pooled.append(self.recurrence.pool(hidden, stride))
+            pooled.append(self.recurrence.pool(self.text(hidden), stride))
         return hidden, self.recurrence.combine(pooled)
 
     def carried(self, window):
