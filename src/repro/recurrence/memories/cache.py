@@ -26,8 +26,8 @@ class Cache(Memory):
             return layer(self.n_layer - 1, last), kept
         start, n = state.shape[2], hidden.shape[1] - self.n_opening
         if start + n > self.context:
-            raise ReproError(f"a cache of {start - self.n_opening} tokens and a window of {n} need {start + n} positions, "
-                             f"but the model's context ends at {self.context}; choose a smaller window.")
+            raise ReproError(f"a cache of {start - self.n_opening} tokens and a window of {n} need {start + n} "
+                             f"positions, but the model's context ends at {self.context}; choose a smaller window.")
         with torch.no_grad():
             kept, _ = self._alone(layer, hidden, stride)
         hidden = self.text(hidden)
