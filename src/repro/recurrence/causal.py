@@ -17,7 +17,7 @@ from repro.ids import embedded
 from repro.recompute import recomputed
 from repro.recurrence.decoders import recurrent_decoder
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same, check_settings
-from repro.recurrence.windowed import WindowByWindow, chosen, in_class
+from repro.recurrence.windowed import WindowByWindow, in_class
 
 ATTENTION = "repro_recurrence"
 BASE = "openai-community/gpt2"  # if the checkpoint can be read
@@ -165,21 +165,14 @@ class RecurrentLM(WindowByWindowGPT2):
             previous[index] = tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in (key, value))
         return previous
 
-    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
-        batch, given = prompt.shape
-        tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # allocated once
-        z, start = None, 0
-        cache, n_read = DynamicCache(), 0
-        for length in range(given, given + max_new_tokens):
-            while length - start > window:  # the window is full: pass its z on and start the next one
-                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
-                start += window - overlap
-                cache, n_read = DynamicCache(), 0
-            hidden = self._read_cached(tokens[:, start + n_read:length], n_read, self._previous(z), cache)
-            n_read = length - start
-            logits = self.lm_head(hidden[:, -1])
-            tokens[:, length:length + 1] = chosen(logits, do_sample, temperature, generator)
-        return tokens
+    def _reader(self, z, stride):
+        cache, previous = DynamicCache(), self._previous(z)
+
+        def read(ids: Tensor) -> Tensor:
+            n_read = cache.get_seq_length()
+            return self._read_cached(ids[:, n_read:], n_read, previous, cache)[:, -1]
+
+        return read
 
     def _read_cached(self, ids: Tensor, position: int, previous: dict, cache: DynamicCache) -> Tensor:
         """Hidden states of the new tokens `ids` (B, n) that follow `position` cached ones in the same window."""

@@ -4,16 +4,18 @@ Qwen, Gemma): h_prev is put in front of the input of one layer, and taken off be
 
 import copy
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from repro.checkpoints import config_of, whole
 from repro.errors import ReproError
+from repro.hf_compat import cache_argument
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
 from repro.recurrence.opening import open_windows
 from repro.recurrence.windowed import WindowByWindow, in_class
@@ -26,7 +28,8 @@ TOGETHER = 2048  # tokens that the layers below h_prev read at once: a CPU's mat
 class Reading:
     """The data that layers need and leave while one window is read: the pooled output of each layer, and the pooled
     input of the layer that sees h_prev (B, E, d), which is None in a first window. below: the hidden states that enter
-    that layer, if they have been read before; layer `top` leaves them where only the layers below are read."""
+    that layer, if they have been read before; layer `top` leaves them where only the layers below are read. n_cached:
+    positions of h_prev in the key/value cache in use; None without one. With a cache nothing is pooled."""
 
     model: "RecurrentDecoder"
     h_prev: Tensor | None
@@ -35,6 +38,7 @@ class Reading:
     below: Tensor | None = None
     top: int | None = None
     layer_input: Tensor | None = None
+    n_cached: int | None = None
 
     @property
     def n(self) -> int:
@@ -122,6 +126,38 @@ class RecurrentDecoder(WindowByWindow):
         return hidden, self.recurrence.state([*pooled, self.recurrence.pool(hidden, stride)], reading.layer_input)
 
 
+    def _reader(self, z, stride):
+        """As in `WindowByWindow`. The first call puts h_prev in front, and its keys and values stay in the cache."""
+        check_attention(self.config._attn_implementation)
+        h_prev, rotary = self.recurrence.h_prev(z), self.base_model.rotary_emb
+        reading = Reading(self, h_prev, stride, n_cached=0)
+        cache = Cache(layers=[BehindPrevious(reading.n * reading.inserts(index))
+                              for index in range(self.config.num_hidden_layers)])
+
+        def read(ids: Tensor) -> Tensor:
+            n_read = max(cache.get_seq_length() - self.n_opening, 0)
+            now = replace(reading, h_prev=None, n_cached=reading.n) if n_read else reading
+            rotary.n_previous = now.n
+            try:
+                return self.base_model(input_ids=ids[:, n_read:], use_cache=True, reading=now,
+                                       **cache_argument(cache)).last_hidden_state[:, -1]
+            finally:
+                rotary.n_previous = 0
+
+        return read
+
+
+class BehindPrevious(DynamicLayer):
+    """Keys and values of a layer; the first `n` belong to h_prev and are not counted as tokens."""
+
+    def __init__(self, n: int):
+        super().__init__()
+        self.n = n
+
+    def get_seq_length(self) -> int:
+        return max(super().get_seq_length() - self.n, 0)
+
+
 # Hooks get the model from the reading they are given, not from their own memory, so that a copied model works.
 
 
@@ -146,13 +182,17 @@ def _before(index: int, layer: nn.Module, args: tuple, kwargs: dict):
     settings = reading.model.recurrence.config
     if reading.below is not None and index == settings.insert_layer:
         hidden = reading.below
-    if settings.residual and index == settings.insert_layer:
+    if settings.residual and index == settings.insert_layer and reading.n_cached is None:
         reading.layer_input = reading.pool(hidden)
+    if reading.n_cached and reading.inserts(index):
+        mask = with_previous(kwargs.get("attention_mask"), reading.n_cached, 0)
+        return (hidden, *rest), kwargs | {"attention_mask": mask}
     if not reading.n:
         return (hidden, *rest), kwargs
     if reading.inserts(index):
         hidden = torch.cat([reading.h_prev.to(hidden.dtype), hidden], 1)
-        return (hidden, *rest), kwargs | {"attention_mask": with_previous(kwargs.get("attention_mask"), reading.n)}
+        mask = with_previous(kwargs.get("attention_mask"), reading.n, reading.n)
+        return (hidden, *rest), kwargs | {"attention_mask": mask}
     rotated = tuple(one[:, reading.n:] for one in kwargs["position_embeddings"])
     return args, kwargs | {"position_embeddings": rotated}
 
@@ -165,7 +205,8 @@ def _behind(index: int, layer: nn.Module, args: tuple, kwargs: dict, output):
     hidden = output if whole else output[0]
     if reading.n and reading.inserts(index):
         hidden = hidden[:, reading.n:]
-    reading.pooled[index] = reading.pool(hidden)
+    if reading.n_cached is None:
+        reading.pooled[index] = reading.pool(hidden)
     if index == reading.top:
         reading.below = hidden
     return hidden if whole else (hidden, *output[1:])
@@ -177,15 +218,15 @@ def check_attention(name: str) -> None:
         raise ReproError(f"attn_implementation is '{name}'; h_prev needs one of {', '.join(ATTENTION)}.")
 
 
-def with_previous(mask: Tensor | None, n: int) -> Tensor | None:
-    """A causal mask (B, 1, T, T), bool or added to the scores, for n positions more in front, visible to all; None
-    stays None, plain causality."""
+def with_previous(mask: Tensor | None, n: int, n_queries: int) -> Tensor | None:
+    """A causal mask (B, 1, Q, K), bool or added to the scores, for n keys more in front, visible to all, which are also
+    `n_queries` queries. None stays None, plain causality."""
     if mask is None:
         return None
     seen = True if mask.dtype == torch.bool else 0.0
     unseen = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
-    mask = nn.functional.pad(mask, (n, 0, n, 0), value=seen)
-    mask[..., :n, n:] = unseen
+    mask = nn.functional.pad(mask, (n, 0, n_queries, 0), value=seen)
+    mask[..., :n_queries, n:] = unseen
     return mask
 
 

@@ -1,6 +1,6 @@
 """Language models that read a long text window by window and carry a state from each window to the next."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +118,8 @@ class WindowByWindow:
         """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
-        `overlap` tokens. The cost per token does not grow with length.
+        `overlap` tokens. The cost per token does not grow with length. A model with a recurrence module reads a new
+        token with a key/value cache; one with another memory reads its window again.
         Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
         """
         window = context_of(self) if window is None else window
@@ -130,16 +131,22 @@ class WindowByWindow:
             return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
 
     def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
-        """The current window is read again for every token, which is right for every kind of state."""
-        tokens, z, start = prompt, None, 0
-        for _ in range(max_new_tokens):
-            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
-                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
-                start += window - overlap
-            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
-            new = chosen(self.get_output_embeddings()(hidden[:, -1]), do_sample, temperature, generator)
-            tokens = torch.cat([tokens, new], 1)
+        batch, given = prompt.shape
+        tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # allocated once
+        stride, z, start, read = window - overlap, None, 0, self._reader(None, window - overlap)
+        for length in range(given, given + max_new_tokens):
+            while length - start > window:  # the window is full: pass its state on and start the next one
+                _, z = self._read_window(tokens[:, start:start + window], z, stride)
+                start, read = start + stride, self._reader(z, stride)
+            logits = self.get_output_embeddings()(read(tokens[:, start:length]))
+            tokens[:, length:length + 1] = chosen(logits, do_sample, temperature, generator)
         return tokens
+
+    def _reader(self, z, stride: int) -> Callable[[Tensor], Tensor]:
+        """A function from the tokens of one window (B, n), more at each call, to the last hidden state (B, d). Here it
+        reads all of them at each call, which is right for every kind of state."""
+        return lambda ids: self._read_window(ids, z, stride)[0][:, -1]
+
 
 def in_groups(cover: list[Window], most: int, truncate: int | None = None) -> Iterator[list[Window]]:
     """Runs of consecutive windows of the same length, at most `most` (at least one) in each. A new run begins at every
