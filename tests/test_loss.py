@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -89,6 +90,15 @@ def test_one_span_costs_two_cross_entropies():
     spans = [[pair] for pair in zip(starts.tolist(), ends.tolist(), strict=True)]
     want = (cross_entropy(start, starts) + cross_entropy(end, ends)) / 8
     torch.testing.assert_close(any_span_loss(start, end, spans), want)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, tuple])
+def test_spans_may_be_arrays(kind):
+    start, end = torch.randn(2, 2, 9, generator=torch.Generator().manual_seed(3))
+    spans = [[(0, 1), (2, 4)], [(3, 3), (3, 8)]]
+    want = any_span_loss(start, end, spans)
+    assert any_span_loss(start, end, kind(spans)) == want
+    assert any_span_loss(start, end, [kind(one) for one in spans]) == want
 
 
 LOGITS, ALL = torch.zeros(2, 5), torch.ones(2, 5, dtype=torch.bool)

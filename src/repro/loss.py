@@ -63,8 +63,9 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
 
 def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: int) -> Tensor:
     """(2, rows, length) bool: where spans start, and where they end."""
-    listed = [list(one) if isinstance(one, Iterable) and not isinstance(one, str) else [one] for one in
-              (spans.tolist() if isinstance(spans, Tensor) else spans if isinstance(spans, Sequence) else [])]
+    spans = spans.tolist() if hasattr(spans, "tolist") else spans  # numpy's and torch's arrays
+    listed = [list(one) if isinstance(one, Iterable) and not isinstance(one, str) else [one]
+              for one in (spans if isinstance(spans, Sequence) else [])]
     if len(listed) != rows:
         raise ReproError(f"spans are {short(spans, 60)}; give a list with the spans of each of the {rows} examples.")
     found = torch.zeros(2, rows, length, dtype=torch.bool)
@@ -72,7 +73,7 @@ def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: i
         if not pairs:
             raise ReproError(f"example {row} has no span; give at least one right answer, or leave the example out.")
         for pair in pairs:
-            pair = pair.tolist() if isinstance(pair, Tensor) else pair
+            pair = pair.tolist() if hasattr(pair, "tolist") else pair
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2 or not all(
                     isinstance(end, Integral) and not isinstance(end, bool) for end in pair):
                 raise ReproError(f"a span of example {row} is {short(pair, 60)}; give a pair (start, end) of whole "

@@ -130,6 +130,10 @@ def test_the_table_has_the_papers_numbers_next_to_ours():
 def test_a_table_without_records_says_so(tmp_path):
     table = artifact("gpt2_2019-gemma").render("pretrained", results=tmp_path).table
     assert set(table["Gemma 3 270M"]) == {"not run"} and set(table["paper: 117M"]) > {"35.13", "–"}
+    some = artifact("gpt2_2019-gemma").render("pretrained", results=tmp_path, sets={
+        "task": "enwik8", "corpus": "enwik8-prefix", "documents": 3}).table
+    assert list(some["set"]) == ["enwik8: bits per byte"]
+    assert list(some["read here"]) == ["enwik8-prefix, the first 3 stretches of 10,000 characters"]
 
 
 def test_the_real_model_where_it_lies(monkeypatch):
