@@ -9,7 +9,17 @@ from rouge_score import rouge_scorer
 
 from repro.attention import Causal, SlidingWindow
 from repro.errors import ReproError
-from repro.evaluation.summaries import _OneText, beam_search, nats, padded, repetition, rouge_l, written
+from repro.evaluation.summaries import (
+    _OneText,
+    beam_search,
+    nats,
+    oracle,
+    padded,
+    repetition,
+    rouge,
+    rouge_l,
+    written,
+)
 from repro.models import (
     TDMCA,
     Decoder,
@@ -181,3 +191,17 @@ def test_a_summary_that_was_cut_has_no_end():
     wanted = [-sum(float(logits[k, i, token]) for i, token in enumerate(tokens))
               for k, tokens in enumerate(([5, 6, 7], [8, END], [8, END]))]
     assert nats(model, pairs, END) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_rouge_with_stemming_is_that_of_the_package_and_by_hand():
+    found = rouge("The cats sat down", "a cat was sitting")
+    assert found["rouge1"] == found["rougeL"] == pytest.approx(2 * 1 / (4 + 4)) and found["rouge2"] == 0
+    scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL", "rougeLsum"], use_stemmer=True)
+    pair = "Dogs run fast.\nBirds fly.", "birds flying\na dog runs"
+    assert rouge(*pair) == {name: one.fmeasure for name, one in scorer.score(*pair).items()}
+
+
+def test_the_oracle_takes_what_raises_rouge_and_stops():
+    texts = ["of the and", "red cats sleep", "big dogs run", "cats sleep"]
+    assert oracle("red cats sleep and big dogs run", texts) == [1, 2]  # the last would repeat
+    assert oracle("birds", texts) == [] and oracle("cats", []) == []

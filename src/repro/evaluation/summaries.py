@@ -1,8 +1,9 @@
-"""Scoring summaries (ROUGE-L, repetition), and writing them: beam search with a length penalty."""
+"""Scoring summaries (ROUGE, repetition), and writing them: beam search with a length penalty."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from repro.errors import ReproError, check_text, check_whole
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+ROUGE = "rouge1", "rouge2", "rougeL", "rougeLsum"
 # Token ids of an input and of its summary; optionally False if the summary was truncated and has no end.
 Pair = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], bool]
 
@@ -168,6 +170,45 @@ def rouge_n(wanted: str, summary: str, n: int) -> float:
     wanted, summary = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, summary))
     total = wanted.total() + summary.total()
     return 2 * (wanted & summary).total() / total if total else 0.0
+
+
+def rouge(wanted: str, summary: str) -> dict[str, float]:
+    """The F1 (0 to 1) of ROUGE-1, -2, -L and -Lsum, with stemming, by the package rouge-score, as papers print them.
+
+    ROUGE-Lsum compares line by line. Raises ReproError for what `rouge_l` rejects, and if the package is missing.
+    """
+    _words(wanted, summary)
+    return {name: found.fmeasure for name, found in _scorer().score(wanted, summary).items()}
+
+
+@cache
+def _scorer():
+    try:
+        from rouge_score.rouge_scorer import RougeScorer  # takes seconds to import
+    except ModuleNotFoundError as error:
+        if error.name != "rouge_score":
+            raise
+        raise ReproError("ROUGE with stemming needs the package rouge-score, which is not installed. Run: pip install "
+                         "rouge-score.") from error
+    return RougeScorer(list(ROUGE), use_stemmer=True)
+
+
+def oracle(wanted: str, sentences: Sequence[str]) -> list[int]:
+    """The sentences of a text (their numbers, in order) that make the best extract: one after another, the sentence
+    that raises the sum of ROUGE-1 and ROUGE-2 most, until none does (Nallapati et al. 2017, section 4.2)."""
+    chosen: list[int] = []
+    best = 0.0
+    while True:
+        scores = {}
+        for k in range(len(sentences)):
+            if k not in chosen:
+                extract = " ".join(sentences[one] for one in sorted([*chosen, k]))
+                scores[k] = rouge_n(wanted, extract, 1) + rouge_n(wanted, extract, 2)
+        top = max(scores, key=lambda k: (scores[k], -k), default=None)
+        if top is None or scores[top] <= best:
+            return sorted(chosen)
+        best = scores[top]
+        chosen.append(top)
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:

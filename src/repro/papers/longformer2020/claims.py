@@ -1,9 +1,9 @@
-"""The claims on Longformer: memory of windows, character models, converted RoBERTa, documents read whole."""
+"""The claims on Longformer: memory of windows, character models, converted RoBERTa, documents read whole, summaries."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from repro.papers.longformer2020 import attention_memory, classification, context_lengths
+from repro.papers.longformer2020 import attention_memory, classification, context_lengths, led, led_tables
 from repro.papers.longformer2020.attention_memory import LINEAR, QUADRATIC, WINDOWED
 from repro.papers.longformer2020.charlm import ABLATION, PAPER
 from repro.papers.longformer2020.charlm_choices import ALL_HEADS, CHOICES, TWO_HEADS, choice
@@ -303,3 +303,22 @@ register(
           where=counts_of("imdb", "imdb-subset"), unit_shown="points", measure=share_off_by,
           sentence="13.6 % of IMDB's reviews have more than 512 wordpieces, to within 0.05 points.",
           short="13.6 % of IMDB's reviews have more than 512 wordpieces."))
+SUMMARIES = {"paper": PAPER, "experiment": led.EXPERIMENT.name, "direction": "higher", "unit": "document",
+             "unit_shown": "in ROUGE F1 (0 to 1), the mean of ROUGE-1 and ROUGE-2"}
+register(
+    Claim(id="longformer2020-figure3-length", **SUMMARIES, source="Figure 3", about=(led_tables.FIGURE_3.id,),
+          where=lambda config: config.model == "led", measure=led_tables.longer, paper_effect=led_tables.printed_step,
+          control="the same step when LED reads another text",
+          assay=Assay("what LED gains from the text itself, compared with another text",
+                      lambda config: config.model == "led", led_tables.reading),
+          sentence="Every longer input raises the ROUGE of LED's summaries.",
+          short="Every longer input raises LED's ROUGE."),
+    Claim(id="longformer2020-table11-lead", **SUMMARIES, source="Table 11", about=(led_tables.TABLE_11.id,),
+          where=lambda config: config.model == "led" and config.max_input == max(led.LENGTHS[config.scale])
+          or config.model == "lead",
+          measure=led_tables.above_the_lead, control="LED with another text as input",
+          why_no_paper_effect="the paper prints no ROUGE of the first sentences",
+          assay=Assay("what the best sentences gain over the first ones",
+                      lambda config: config.model in ("lead", "oracle"), led_tables.room),
+          sentence="At its longest input, LED's summaries have a higher ROUGE than the first sentences of a text.",
+          short="LED's summaries beat the first sentences of a text."))

@@ -1,0 +1,171 @@
+"""Summaries by LED, from a BART that restores damaged text to tables and verdicts, on a tiny corpus."""
+
+import importlib
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rouge_score.rouge_scorer import RougeScorer
+
+from repro.data import Corpus, Split, corpus, registry
+from repro.data import example_readers as readers
+from repro.data.examples import Summary
+from repro.data.synthetic_articles import ARTICLES
+from repro.models import LED, roberta_mini
+from repro.papers.base import bart_mini
+from repro.papers.base.bart_mini import damaged, from_roberta, new_model, paired
+from repro.papers.longformer2020 import led, led_tables
+from repro.study import artifact, claim, experiment, run
+
+TINY_BASE = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 34, "sequence": 32, "growing": (), "batch_size": 4,
+             "tokens": 1_280, "validate_every": 1_280}
+GENERATOR = replace(ARTICLES, n_paragraphs=4, n_facts=2, seed=5)
+SIZES = {"train": 24, "validation": 5, "test": 6}
+
+
+@pytest.fixture(scope="module")
+def tiny(home):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._BY_NAME, "tiny-articles", Corpus(
+            "tiny-articles", "MIT", "embedded", {name: Split("", n_examples=n) for name, n in SIZES.items()},
+            readers.generated[Summary], generator=GENERATOR))
+        patch.setitem(bart_mini.SCALES, "smoke", bart_mini.SCALES["smoke"] | TINY_BASE)
+        patch.setitem(led.SCALES, "smoke", led.SCALES["smoke"] | {
+            "corpus": "tiny-articles", "epochs": 1, "batch_size": 4, "longest_summary": 5, "beam": 2})
+        patch.setitem(led.LENGTHS, "smoke", (12, 30))
+        plans = importlib.import_module("repro.study.experiment")
+        patch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or this plan would be kept for later tests
+        plan = experiment("led-summarization").plan("smoke")
+        yield SimpleNamespace(plan=plan, home=home, records=[run(one, progress=False) for one in plan])
+
+
+def test_every_planned_run_scores_what_it_wrote_by_the_package(tiny):
+    assert [(c.model, c.max_input) for c in tiny.plan] == [("led", 12), ("led", 30), ("lead", 30), ("oracle", 30)]
+    rows = list(corpus("tiny-articles").examples("test"))
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL", "rougeLsum"], use_stemmer=True)
+    for config, record in zip(tiny.plan, tiny.records, strict=True):
+        test, metrics = record.documents["test"], record.metrics
+        for sample, row, *scores in zip(record.notes["samples"], rows, test["rouge1"], test["rougeL"], strict=False):
+            want = scorer.score(row.summary, sample["told"])
+            assert sample["wanted"] == row.summary
+            assert scores == [want["rouge1"].fmeasure, want["rougeL"].fmeasure]
+        for key in ("rouge1", "rouge2", "rougeL", "rougeLsum"):
+            assert len(test[key]) == 6 and len(record.documents["validation"][key]) == 5
+            assert metrics[key] == pytest.approx(sum(test[key]) / 6)
+            assert metrics[f"validation_{key}"] == pytest.approx(sum(record.documents["validation"][key]) / 5)
+            assert ("other_" + key in metrics) is (config.model == "led")
+    short, long = (record.metrics for record in tiny.records[:2])
+    assert short["tokens_read"] == 12 and short["test_cut"] == 6
+    assert 12 < long["tokens_read"] <= 30 and long["parameters"] - short["parameters"] == 18 * 16
+
+
+def test_the_extracts_are_the_first_sentences_and_those_of_the_facts(tiny):
+    """A summary has five words, as a paragraph has, so that the lead is one. The oracle finds the facts."""
+    lead, oracle = tiny.records[2:]
+    for row, first, best in zip(corpus("tiny-articles").examples("test"), lead.notes["samples"],
+                                oracle.notes["samples"], strict=False):
+        paragraphs = row.document.split("\n")
+        assert first["told"] == paragraphs[0]
+        facts = [one for one in paragraphs if len(set(one.split()) & set(row.summary.split())) > 1]
+        assert best["told"] == "\n".join(facts)
+    assert oracle.metrics["rouge1"] > lead.metrics["rouge1"]
+
+
+def test_tables_and_claims(tiny):
+    shown = artifact("longformer2020-table11").render("smoke", ()).table
+    ours = shown[shown["source"] == "smoke, tiny-articles"]
+    assert list(ours["model"]).count("control: LED reads another text") == 2
+    assert float(ours["R-1"].iloc[0].split()[0]) == pytest.approx(100 * tiny.records[0].metrics["rouge1"], abs=0.06)
+    assert list(shown["R-1"])[6] == "46.63"
+    artifact("longformer2020-figure3").render("smoke", ())
+    for name in ("figure3-length", "table11-lead"):
+        assert claim(f"longformer2020-{name}").verdict("smoke").verdict == "machinery works"
+    assert claim("longformer2020-figure3-length").paper_effect() == pytest.approx((46.23 - 44.48 + 19.62 - 17.99) / 200)
+
+
+def made(model, n, own, other):
+    """A record of two texts whose ROUGE-1 and ROUGE-2 are these."""
+    keys = {first + key: values for first, values in (("", own), ("other_", other)) for key in ("rouge1", "rouge2")}
+    return SimpleNamespace(config={"model": model, "max_input": n}, documents={"test": keys})
+
+
+def test_claims_by_hand():
+    records = [made("led", 4, [.1, .2], [.1, .1]), made("led", 8, [.5, .6], [.1, .2]),
+               made("led", 16, [.6, .8], [.3, .3])]
+    found = led_tables.longer(records)  # the second step gains least
+    np.testing.assert_allclose(found.effects, [[.1, .2]])
+    np.testing.assert_allclose(found.control, [[.2, .1]])
+    assert found.note == "the step from 8 to 16 tokens"
+    lead = made("lead", 16, [.3, .1], [])
+    found = led_tables.above_the_lead([*records, lead])
+    np.testing.assert_allclose(found.effects, [[.3, .7]])
+    np.testing.assert_allclose(found.control, [[0, .2]])
+    assert led_tables.room([lead, made("oracle", 16, [.5, .5], [])]) == pytest.approx(.3)
+    assert led_tables.reading(records) == pytest.approx(.4)
+
+
+def test_texts_are_framed_and_cut(tiny):
+    row = GENERATOR.example("test", 0)
+    coder = SimpleNamespace(encode=lambda text: np.arange(4, 4 + len(text.split())))
+    (ids, target, whole, n), = led.encoded([row], coder, SimpleNamespace(max_input=10, longest_target=3))
+    assert ids == [0, *range(4, 12), 2] and list(target) == [4, 5, 6] and not whole and n == 23
+
+
+def test_damage_keeps_the_order_of_what_is_left_and_cuts_a_share_out():
+    ids, draw = np.arange(10, 110), np.random.default_rng(0)
+    found = damaged(ids, draw, 5, np.array([999]))
+    left = found[found != 5]
+    assert len(left) == 70 and (np.diff(left) > 0).all() and 0 < (found == 5).sum() < 30
+    spans = np.flatnonzero(np.diff(left) > 1)
+    assert {int(left[k + 1] - left[k] - 1) for k in spans} != {1}
+    moved = damaged(np.array([7, 1, 8, 1, 9, 1] * 50), draw, 5, np.array([1]))
+    assert set(moved.tolist()) == {1, 5, 7, 8, 9}
+    whole = [7, 8, 9, 1, 4, 6, 1]
+    shares = bart_mini.SHARE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bart_mini, "SHARE", 0.0)
+        orders = {tuple(damaged(np.array(whole), np.random.default_rng(k), 5, np.array([1])).tolist())
+                  for k in range(20)}
+    assert orders == {(7, 8, 9, 1, 4, 6, 1), (4, 6, 1, 7, 8, 9, 1)} and bart_mini.SHARE == shares
+    batch = paired(np.arange(10, 26).reshape(2, 8), 5, np.array([999]), draw)
+    assert batch["ids"][:, 0].tolist() == [2, 2] and batch["labels"][1].tolist() == [*range(18, 26), 2]
+    assert batch["source"][0, 0] == 0 and batch["source"][0, batch["lengths"][0] - 1] == 2
+
+
+def test_layers_of_a_roberta_are_those_of_the_encoder(shake):
+    """The encoder gives the states of RoBERTa's first layers; only the attention across is its own."""
+    roberta = shake(roberta_mini(3, 16, 2, 31, 20)).eval()
+    config = SimpleNamespace(n_layer=2, n_embd=16, n_head=2, n_positions=18)
+    bart, fresh = (shake(new_model(config, 31), 2).eval() for _ in range(2))
+    from_roberta(bart, roberta)
+    ids = torch.randint(4, 31, (2, 15), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        want = roberta(ids, output_hidden_states=True).hidden_states[2]
+        torch.testing.assert_close(bart.model.encoder(ids).last_hidden_state, want, atol=1e-5, rtol=1e-5)
+    for one, other in zip(bart.model.decoder.layers, fresh.model.decoder.layers, strict=True):
+        assert torch.equal(one.encoder_attn.q_proj.weight, other.encoder_attn.q_proj.weight)
+        assert not torch.equal(one.fc1.weight, other.fc1.weight)
+    assert torch.equal(bart.lm_head.weight, roberta.roberta.embeddings.word_embeddings.weight)
+    assert sum(one.numel() for one in bart.parameters()) == bart_mini.parameters(config, 31)
+
+
+def test_an_led_reads_pairs_as_it_reads_padded_texts(shake):
+    config = SimpleNamespace(n_layer=1, n_embd=16, n_head=2, n_positions=18)
+    model = LED.from_bart(shake(new_model(config, 31)), 40, 4).eval()
+    source, ids = torch.randint(4, 31, (2, 9)), torch.tensor([[2, 5, 6], [2, 7, 8]])
+    lengths = torch.tensor([9, 5])
+    found = bart_mini.in_pairs(model)(source, lengths, ids)
+    alone = model(source[1:, :5], decoder_input_ids=ids[1:]).logits
+    torch.testing.assert_close(found[1:], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_estimates(scale):
+    for config in experiment("led-summarization").plan(scale):
+        found = experiment("led-summarization").estimate(config)
+        assert (found.flops > 0) is (config.model == "led")
+    base, = experiment("pretrain-bart-mini").plan(scale)
+    assert experiment("pretrain-bart-mini").estimate(base).seconds > 0
+    assert [one.experiment for one in bart_mini.base_runs(base)] == ["pretrain-roberta-mini"] * (scale == "small")
