@@ -74,10 +74,10 @@ class Tokeniser:
     @property
     def mask(self) -> int:
         """The id of <mask>. Raises ReproError for a tokeniser that has none, or not as its last id."""
-        found = self.backend.token_to_id(MASKED[-1])
-        if found != self.vocab_size - 1:
+        found, last = self.backend.token_to_id(MASKED[-1]), self.backend.get_vocab_size() - 1
+        if found != last:
             raise ReproError(f"tokeniser {self.name} has {'no <mask>' if found is None else f'<mask> as id {found}'}; a"
-                             f" masked model needs it as its last id ({self.vocab_size - 1}): take masked-bpe or "
+                             f" masked model needs it as its last id ({last}): take masked-bpe or "
                              "roberta.")
         return found
 
