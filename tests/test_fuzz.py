@@ -39,7 +39,7 @@ METHODS = ("forward", "extend", "generate", "hidden", "encode")
 @cache
 def built(name):
     """What a call needs that is no plain value."""
-    from transformers import BertConfig, GPT2Config, LongformerConfig, RobertaConfig
+    from transformers import BertConfig, GPT2Config, LEDConfig, LongformerConfig, RobertaConfig
 
     from repro.data import NgramFilter, Tokens, train_bpe
     from repro.recurrence.memories import complete
@@ -64,6 +64,10 @@ def built(name):
         "Pretrained": lambda: models.Pretrained(models.gpt2_mini(1, 8, 2, 300, 16)),
         "TaskModel": lambda: models.TaskModel(built("GPT"), "classification", 2),
         "Longformer": lambda: models.Longformer(LongformerConfig(**small, attention_window=[4, 4])),
+        "LED": lambda: models.LED(LEDConfig(
+            vocab_size=300, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, attention_window=4,
+            max_encoder_position_embeddings=32, max_decoder_position_embeddings=32)),
         "RecurrentLM": lambda: recurrence.RecurrentLM(gpt2, module), "MaskedOut": lambda: recurrence.MaskedOut(
             built("RecurrentLM")),
         "RecurrentRoberta": lambda: recurrence.RecurrentRoberta(RobertaConfig(**small), module),
@@ -163,7 +167,7 @@ GOOD = {  # of an argument by its name, where a call has to have it; or, first, 
     "with_memory.memory": "gated", "gold": [[[(0, 1)]]], "predicted": [[[(0, 1)]]], "answer": "a", "facts": [("a", 0)],
     "gold_answer": "a", "gold_facts": [("a", 0)], "sentence_logits": [0.5, 1.0], "paragraph_of": [0, 1],
     "start_logits": torch.zeros(1, 3), "end_logits": torch.zeros(1, 3), "spans": [[(0, 1)]],
-    "longformer_from.model": lambda: built("roberta")}
+    "LED.forward.input_ids": IDS, "LED.generate.inputs": IDS, "longformer_from.model": lambda: built("roberta")}
 
 
 def carries(kind):

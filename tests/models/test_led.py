@@ -262,7 +262,11 @@ BAD = [
     ({"labels": torch.full((1, 3), -100)}, r"labels have shape \(1, 3\), and all of them are -100"),
     ({"labels": IDS[:, :3] + 40}, "labels go from 45 to 45"),
     ({"labels": IDS[:, :21]}, "the summary has 21 tokens, but the decoder of this LED has 20 positions"),
-    ({"labels": IDS[:, :3], "decoder_input_ids": IDS[:, :4]}, r"labels have shape \(1, 3\); give that of decoder_inp"),
+    ({"labels": IDS[:, :3], "decoder_input_ids": IDS[:, :4]}, r"labels have shape \(1, 3\); it must be \(B, T\), h"),
+    ({"decoder_input_ids": IDS[:, :3], "decoder_attention_mask": IDS[:, :2]},
+     r"decoder_attention_mask has shape \(1, 2\); it must be \(B, T\), here \(1, 3\)"),
+    ({"decoder_input_ids": IDS[:, :3], "encoder_outputs": (torch.zeros(1, 4, 8),)},
+     r"encoder_outputs hold torch.float32 of shape \(1, 4, 8\); give what .* \(B, N, 16\)"),
     ({"labels": IDS[:, :3].repeat(2, 1)}, "the batch has 1 texts and 2 summaries"),
     ({"input_ids": None}, "input_ids are a NoneType"),
 ]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration
+from transformers import BartForConditionalGeneration, GenerationConfig, LEDConfig, LEDForConditionalGeneration
+from transformers.modeling_outputs import ModelOutput
 from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderBaseModelOutput, LEDSeq2SeqLMOutput
 
 from repro.attention import LongformerSelfAttention
@@ -18,7 +19,7 @@ from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, check_whole
 from repro.hf_compat import cache_in
-from repro.ids import check_ids, looked_at, same_batch
+from repro.ids import check_ids, looked_at, same_batch, what
 from repro.loss import cross_entropy
 from repro.models.longformer import windows_per_layer
 
@@ -104,9 +105,9 @@ class LED(LEDForConditionalGeneration):
     @checked
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 global_attention_mask: Tensor | None = None, decoder_input_ids: Tensor | None = None,
-                labels: Tensor | None = None, decoder_attention_mask: Tensor | None = None, encoder_outputs=None,
-                use_cache: bool | None = None, return_dict: bool | None = None,
-                **others) -> LEDSeq2SeqLMOutput | tuple[Tensor, ...]:
+                labels: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
+                encoder_outputs: ModelOutput | tuple | None = None, use_cache: bool | None = None,
+                return_dict: bool | None = None, **others) -> LEDSeq2SeqLMOutput | tuple[Tensor, ...]:
         """Logits (B, T, V) of the next tokens of the summaries of texts (B, N).
 
         attention_mask (B, N): 0 for padding. global_attention_mask (B, N): 1 for global tokens; None: the first token
@@ -130,7 +131,7 @@ class LED(LEDForConditionalGeneration):
             if shifted is None:
                 raise ReproError("decoder_input_ids is None; give them, or labels, or input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(shifted)
-        self._check_summaries(decoder_input_ids, labels, encoder_outputs[0], cache_in(others))
+        self._check_summaries(encoder_outputs, decoder_input_ids, labels, decoder_attention_mask, cache_in(others))
         found = super().forward(
             attention_mask=attention_mask, decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask, encoder_outputs=encoder_outputs, use_cache=use_cache,
@@ -140,9 +141,13 @@ class LED(LEDForConditionalGeneration):
             found = LEDSeq2SeqLMOutput(loss=loss, **found)
         return found.to_tuple() if return_dict is False else found
 
-    def _check_summaries(self, ids: Tensor, labels: Tensor | None, states: Tensor, held) -> None:
-        """Raise ReproError unless the decoder can read `ids` (B, T) behind what its cache holds, with these labels, for
-        texts with these states (B, N, d)."""
+    def _check_summaries(self, encoded, ids: Tensor, labels: Tensor | None, mask: Tensor | None, held) -> None:
+        """Raise ReproError unless the decoder can read `ids` (B, T) behind what its cache holds, with these labels and
+        this mask, for texts that are `encoded` as states (B, N, d)."""
+        states = encoded[0] if isinstance(encoded, (list, tuple, ModelOutput)) and len(encoded) else encoded
+        if not isinstance(states, Tensor) or states.ndim != 3 or states.shape[2] != self.config.d_model:
+            raise ReproError(f"encoder_outputs hold {what(states)}; give what the encoder of this LED returns, states "
+                             f"of shape (B, N, {self.config.d_model}).")
         check_ids(ids, self.config.vocab_size, name="decoder_input_ids")
         same_batch(texts=states, summaries=ids)
         reached, most = ids.shape[1], self.config.max_decoder_position_embeddings
@@ -151,23 +156,25 @@ class LED(LEDForConditionalGeneration):
         if reached > most:
             raise ReproError(f"the summary has {reached:,} tokens, but the decoder of this LED has {most:,} positions; "
                              "give shorter labels or decoder_input_ids, or generate fewer tokens.")
-        if labels is not None and labels.shape != ids.shape:
-            raise ReproError(f"labels have shape {tuple(labels.shape)}; give that of decoder_input_ids, "
-                             f"{tuple(ids.shape)}.")
+        for name, one, wanted in (("labels have", labels, ids.shape),
+                                  ("decoder_attention_mask has", mask, (len(ids), reached))):
+            if one is not None and one.shape != wanted:
+                raise ReproError(f"{name} shape {tuple(one.shape)}; it must be (B, T), here {tuple(wanted)}.")
 
-    def generate(self, *arguments, **named) -> Tensor:
+    @checked
+    def generate(self, inputs: Tensor | None = None, generation_config: GenerationConfig | None = None,
+                 **named) -> Tensor:
         """Summaries (B, T) of texts (B, N), by the arguments of transformers; the encoder runs once.
 
         Raises ReproError for fewer than one beam, and for what `forward` rejects.
         """
-        setting = named.get("generation_config") or (arguments[1] if len(arguments) > 1 else None)
-        beams = named.get("num_beams", getattr(setting, "num_beams", None))
+        beams = named.get("num_beams", getattr(generation_config, "num_beams", None))
         if beams is not None:
             check_whole(beams, "num_beams")
-        texts = named.get("input_ids", named.get("inputs", arguments[0] if arguments else None))
+        texts = inputs if inputs is not None else named.get("input_ids")
         if texts is not None:
-            check_ids(texts, name="input_ids")
-        return super().generate(*arguments, **named)
+            check_ids(texts, self.config.vocab_size, name="input_ids")
+        return super().generate(inputs, generation_config, **named)
 
     def _reorder_cache(self, held, beams: Tensor):
         """Beam search calls this after every step. All beams of a text see the same text, so only what they wrote
