@@ -60,7 +60,7 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
     """A GPT-2 checkpoint (hub name or folder), the folder of another decoder, or a fetched model by its name.
 
-    It has a recurrence module if `recurrence` is a RecurrenceConfig, or a memory of `repro.recurrence` (GPT-2 only).
+    It has a recurrence module if `recurrence` is a RecurrenceConfig, or a memory of `repro.recurrence`.
     A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however
     they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
     Raises ReproError for a missing checkpoint.
