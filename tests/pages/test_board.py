@@ -161,3 +161,33 @@ def test_a_link_to_a_claim_opens_it_and_filters_stay_in_the_address(board, brows
     browser.evaluate("document.querySelector('form').reset(); new Promise((done) => setTimeout(done, 0))")
     seen = browser.evaluate(LOOK)
     assert len(seen["shown"]) == 3 and seen["hash"] == ""
+
+
+def test_a_strip_shows_the_control_and_a_row_says_why_a_claim_is_not_testable():
+    one = SimpleNamespace(direction="lower", expected=lambda: None, brief="It helps.", source="Table 1", late="")
+    found = Verdict("not reproduced", effect=-0.2, low=-0.3, high=-0.1, control=-0.4,
+                    because=("no more than its control", "without the mechanism {control}"))
+    assert '<path class="control" d="M100-8v16"/>' in strip(one, found)  # the control is twice the effect
+    assert '<g transform="translate(50)">' in strip(one, found) and "control" not in strip(one, Verdict(
+        "not reproduced", effect=-0.2, low=-0.3, high=-0.1))
+    assert "<small>Table 1, small; no more than its control</small>" in row(one, "small", found)
+    noisy = Verdict("not testable here", effect=-0.2, low=-0.9, high=0.5, reason="too noisy")
+    assert "<small>Table 1, small; too noisy</small>" in row(one, "small", noisy)
+
+
+def test_the_sides_of_the_strips_are_named_before_the_rows_of_each_paper(board):
+    for paper in board.select("section.paper"):
+        names = paper.select_one(".sides")
+        assert names.get_text() == "← against the claim as claimed →" and names.find_next(class_="claim")
+
+
+@needs_chromium
+@pytest.mark.parametrize(("fragment", "unfolded"), [("", 0), ("#paper=toy2020", 2), ("#toy-free", 1)])
+def test_on_a_phone_papers_are_folded_until_one_is_asked_for(board, browser, tmp_path, fragment, unfolded):
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{board}")
+    for width, expected in ((390, unfolded), (1400, 2)):
+        browser.size(width)
+        browser.open("about:blank")
+        browser.open((tmp_path / "page.html").as_uri() + fragment)
+        assert browser.evaluate("document.querySelectorAll('.paper > details[open]').length") == expected
+    assert browser.complaints() == []

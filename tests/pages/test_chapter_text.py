@@ -74,7 +74,8 @@ def test_what_is_missing_is_said_with_its_command(claimed):
     gain = claim("toy-gain").verdict("small")
     one = sentence("It costs 3.5 hours. It gains {gain.effect:+.1%}, {gain}! Why?", gain=gain)
     assert one.markdown == "It costs 3.5 hours. Why? (not run: `repro run toy-recurrence --scale small`)"
-    assert both == "(not run: `repro run toy-recurrence --scale small`)"
+    assert both == ("No record exists yet for what this sentence reports. To make it, run `repro run toy-recurrence "
+                    "--scale small`.")
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

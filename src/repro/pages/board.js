@@ -5,6 +5,7 @@
   const rows = [...board.querySelectorAll("[data-verdict]")];
   const parts = [...board.querySelectorAll(".paper, .gallery")].map((part) => [
     part, [...part.querySelectorAll("[data-verdict]")]]);
+  const papers = board.querySelectorAll(".paper > details"); // on a phone they are folded until one is asked for
   const claims = rows.filter((row) => row.matches(".claim"));
 
   function filter(trouble = "") {
@@ -12,6 +13,7 @@
     const left = new Set(rows.filter((row) => asked.every(([name, value]) => row.dataset[name] === value)));
     for (const row of rows) if (row.hidden === left.has(row)) row.hidden = !left.has(row);
     for (const [part, own] of parts) part.hidden = !own.some((row) => left.has(row));
+    if (asked.length) for (const paper of papers) paper.open = true;
     const shown = claims.filter((row) => left.has(row)).length;
     said.value = `${trouble}${shown} of ${claims.length} claims, ` +
       `${left.size - shown} of ${rows.length - claims.length} tables and figures.`;
@@ -39,7 +41,7 @@
     filter(trouble.join(""));
     const claim = claims.find((row) => row.id === wanted);
     if (!claim) return;
-    claim.open = true;
+    claim.open = claim.closest(".paper > details").open = true;
     claim.scrollIntoView({block: "start"});
   }
 
@@ -51,6 +53,7 @@
     history.replaceState(null, "", location.pathname + location.search);
   }));
   addEventListener("hashchange", restore);
+  if (matchMedia("(max-width: 600px)").matches) for (const paper of papers) paper.open = false;
   board.classList.add("ready");
   form.hidden = false;
   restore();

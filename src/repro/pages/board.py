@@ -16,7 +16,7 @@ from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
 from repro.study.claims import Claim, claims, latest, overall, tally
 from repro.study.registry import cited, title
-from repro.study.rule import NOT_RUN, Verdict
+from repro.study.rule import NOT_RUN, NOT_TESTABLE, Verdict
 from repro.study.runs import command
 from repro.study.settings import COMMITTED, SCALES
 from repro.study.store import Store
@@ -26,8 +26,11 @@ SCRIPT = Path(__file__).with_suffix(".js")
 ROWS = 20  # per block; a browser lays out a block only when it is in view, so filters answer at once
 LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
           "the right. The filled mark is our effect with its interval (95 %, wider if several claims share one error "
-          "rate); the hollow diamond is the paper's effect. Gray: effects too small to distinguish from zero. "
+          "rate); the hollow diamond is the paper's effect; the dashed line is the control, the same without the "
+          "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero. "
           "Late: the criterion changed after the runs; open the row to see the earlier one.")
+NO_MORE = "no more than its control"  # a reason that the rule gives
+SIDES = '<p class="sides"><span>← against the claim</span> <span>as claimed →</span></p>'  # above the strips of a paper
 LATE = ', <abbr title="criterion changed after the runs">late</abbr>'  # follows the source in a row
 
 
@@ -78,11 +81,12 @@ def standing_of(one: Artifact, results: Path | str | None = None) -> tuple[str, 
 
 def strip(one: Claim, found: Verdict) -> str:
     """A claim's effect as a drawing (SVG): no effect in the middle, the claimed side on the right, with the interval,
-    the paper's effect and the smallest detectable effect. "" if nothing was measured."""
+    the paper's effect, the control and the smallest detectable effect. "" if nothing was measured."""
     if found.effect is None:
         return ""
     sign, paper = 1 if one.direction == "higher" else -1, one.expected()
-    widest = max(abs(end - found.null) for end in (found.effect, found.low, found.high, paper) if end is not None) or 1
+    ends = (found.effect, found.low, found.high, paper, found.control)
+    widest = max(abs(end - found.null) for end in ends if end is not None) or 1
 
     def place(value: float) -> str:
         return f"{100 * sign * (value - found.null) / widest:.0f}"
@@ -92,6 +96,8 @@ def strip(one: Claim, found: Verdict) -> str:
         reach = round(min(106, 100 * found.detectable / widest))
         parts.append(f'<path class="band" d="M{-reach}-8h{2 * reach}v16h{-2 * reach}z"/>')
     parts.append('<path class="null" d="M0-9v18"/>')
+    if found.control is not None:
+        parts.append(f'<path class="control" d="M{place(found.control)}-8v16"/>')
     if found.low is not None:
         parts.append(f'<path class="line" d="M{place(found.low)} 0H{place(found.high)}"/>')
     if paper is not None:
@@ -104,9 +110,18 @@ def strip(one: Claim, found: Verdict) -> str:
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
     source = one.source.partition(";")[0]
-    where = _text(f"{source}{f', {scale}' * bool(found.measured)}") + LATE * bool(one.late)
+    where = _text(f"{source}{f', {scale}' * bool(found.measured)}{f'; {why(found)}' * bool(why(found))}")
+    where += LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
             f'<span class="effect">{strip(one, found)}<small>{_text(found.measured)}</small></span>')
+
+
+def why(found: Verdict) -> str:
+    """Why a claim is not testable here, or that its effect is no more than its control; "" for other verdicts.
+
+    Without it, a row with an effect on the claimed side would contradict its verdict.
+    """
+    return found.reason if found.verdict == NOT_TESTABLE else NO_MORE * (NO_MORE in found.because)
 
 
 def place_of(one: Artifact | Claim) -> str:
@@ -134,8 +149,8 @@ def _paper(paper: str, rows: Sequence[tuple[Claim, str, Verdict]], results: Path
     counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally([one for one, *_ in rows], results).items())
     lines = [_claim(*one, results) for one in rows]
     parts = (f'<div class="rows">{"".join(lines[k:k + ROWS])}</div>' for k in range(0, len(lines), ROWS))
-    return (f'<section class="paper"><h3>{_text(title(paper))}</h3><p class="counts">{counted}</p>'
-            f'{"".join(parts)}</section>')
+    return (f'<section class="paper"><details open><summary><h3>{_text(title(paper))}</h3></summary>'
+            f'<p class="counts">{counted}</p>{SIDES}{"".join(parts)}</details></section>')
 
 
 def _data(paper: str, verdict: str, scale: str) -> str:

@@ -101,8 +101,8 @@ def sentence(template: str, **values: Any) -> Sentence:
 
     A value is a number, a `metric`, a word, or the `Verdict` of a claim: `{gain}` is its effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` are its parts. A value without a record reads
-    "not run", and the prose ends with the command; a sentence without any available value is left out. Raises
-    ReproError for a name without a value.
+    "not run", and the prose ends with the command; a sentence without any available value is left out, and if none is
+    left, the prose says so. Raises ReproError for a name without a value.
 
     >>> print(sentence("It costs {flops:.1e} FLOPs a token, or {change:+.1%}.", flops=1.754e8, change=-0.5))
     It costs 1.8e+08 FLOPs a token, or -50.0%.
@@ -110,7 +110,10 @@ def sentence(template: str, **values: Any) -> Sentence:
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
     kept = [_Prose().vformat(part, (), values) for part in re.split(r"(?<=[.!?])(?=\s)", inspect.cleandoc(template))
             if _available(part, values)]
-    note = f"({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
+    commands = ", ".join(f"`{line}`" for line in missing)
+    if missing and not "".join(kept).strip():
+        return Sentence(f"No record exists yet for what this sentence reports. To make it, run {commands}.")
+    note = f"({NOT_RUN}: {commands})" if missing else ""
     return Sentence(f"{''.join(kept).strip()} {note}".strip())
 
 

@@ -2,8 +2,8 @@
 
 The paper compares its own module with overlap only. Here every row fine-tunes the base model with one of
 `repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap", a fifth of
-the window, which costs about as much as the most expensive memory). "cache" is a strong reference: it sees what windows
-of twice the size see, at their cost.
+the window, which costs about as much as the most expensive memory apart from "cache"). "cache" is a strong reference:
+it sees what windows of twice the size see, at their cost.
 """
 
 from dataclasses import replace
