@@ -184,7 +184,8 @@ def test_the_sides_of_the_strips_are_named_before_the_rows_of_each_paper(board):
 @needs_chromium
 @pytest.mark.parametrize(("fragment", "unfolded"), [("", 0), ("#paper=toy2020", 2), ("#toy-free", 1)])
 def test_on_a_phone_papers_are_folded_until_one_is_asked_for(board, browser, tmp_path, fragment, unfolded):
-    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{board}")
+    (tmp_path / "page.html").write_text("<!doctype html><meta charset=utf-8>"
+                                         f"<meta name=viewport content='width=device-width'>{board}")
     for width, expected in ((390, unfolded), (1400, 2)):
         browser.size(width)
         browser.open("about:blank")
