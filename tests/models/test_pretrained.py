@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from repro import cli, doctor
 from repro.data import Tokeniser
 from repro.errors import ReproError
-from repro.models import pretrained
+from repro.models import load_causal_lm, pretrained
 from repro.models.downloads import Packages, Repository
 from repro.models.pretrained import PRETRAINED, Pretrained, check, declared, fetch, folder, is_here, load
 
@@ -78,6 +78,11 @@ def test_a_gguf_file_becomes_a_plain_folder(here, made):
     assert told["architectures"] == ["Gemma3ForCausalLM"] and "quantization_config" not in told
     model, coder = load("tiny")
     assert not model.training and model.dtype == torch.float32 and coder.name == "tiny" and coder.bos == 2
+    assert model.config.opening_token == 2 and load_causal_lm(here / "tiny").config.opening_token == 2
+    ids = torch.tensor([coder.encode("the cat").tolist()])
+    with torch.no_grad():
+        opened, plain = load_causal_lm(here / "tiny")(ids).logits, model(torch.nn.functional.pad(ids, (1, 0), value=2))
+    torch.testing.assert_close(opened, plain.logits[:, 1:], rtol=0, atol=1e-5)
     want = made.models[0]
     assert model.config.layer_types != want.config.layer_types  # a GGUF file does not tell them: Gemma's own
     want.config.layer_types[:] = model.config.layer_types

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pytest
 import tiny_gemma
@@ -63,6 +64,10 @@ def test_special_tokens_keep_their_meaning(whole, tmp_path):
     assert cut_coder.bos == made.config.bos_token_id
     assert cut_coder.backend.encode("the").ids[0] == cut_coder.bos  # its post-processor puts it there
     assert cut_coder.backend.token_to_id("<b>") is None
+    opened = shutil.copytree(folder, tmp_path / "opened")
+    config = json.loads((opened / "config.json").read_text())
+    (opened / "config.json").write_text(json.dumps(config | {"opening_token": coder.bos}))
+    assert pretrained.load(cut(opened, tmp_path / "again", ["the"]))[0].config.opening_token == cut_coder.bos
 
 
 def test_tokens_on_the_way_are_kept_and_merges_without_a_result_are_not(whole):

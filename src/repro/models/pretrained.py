@@ -254,7 +254,8 @@ def _convert_gguf(model: Pretrained, raw: Path, target: Path) -> None:
     tied = {"lm_head.weight"} if made.config.tie_word_embeddings else set()
     save_file({name: value.to(torch.bfloat16).contiguous() for name, value in made.state_dict().items()
                if name not in tied}, target / WEIGHTS[0], metadata={"format": "pt"})
-    config = made.config.to_dict() | {"architectures": [model.architecture], "dtype": "bfloat16"}
+    config = made.config.to_dict() | {"architectures": [model.architecture], "dtype": "bfloat16",
+                                      "opening_token": coder.bos_token_id}  # see repro.recurrence.opening
     _write_json(target / "config.json", {key: value for key, value in config.items()
                                          if key not in ("quantization_config", "_name_or_path")})
     coder.backend_tokenizer.save(str(target / "tokenizer.json"))

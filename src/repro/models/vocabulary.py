@@ -168,7 +168,8 @@ def _keep_rows(model: Any, kept: list[int]) -> None:
 
 def _special(config: Any) -> dict[str, Any]:
     """The ids that a config gives to tokens, such as bos_token_id: a number, or a list of them."""
-    return {key: value for key, value in config.to_dict().items() if key.endswith("_token_id") and value is not None}
+    return {key: value for key, value in config.to_dict().items()
+            if (key.endswith("_token_id") or key == "opening_token") and value is not None}
 
 
 def _renumbered(part: Any, new: dict[int, int]) -> Any:
