@@ -231,7 +231,7 @@ def with_previous(mask: Tensor | None, n: int, n_queries: int) -> Tensor | None:
 
 
 class Passed(nn.Module):
-    """In the place of a layer: its input is its output."""
+    """A layer that only passes its input on."""
 
     def forward(self, hidden: Tensor, *args, **kwargs) -> Tensor:
         return hidden
