@@ -22,6 +22,11 @@ def short(value: object, size: int = 100) -> str:
     return line if len(line) <= size else line[:size - 1] + "…"
 
 
+def is_series(value: object) -> bool:
+    """Whether a value can be read one by one as a list of values: a text cannot, nor an array without dimensions."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
+
+
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
     """The error for a name that is not in `allowed`, with the nearest one suggested, and all where they fit a line."""
     allowed = sorted(allowed)

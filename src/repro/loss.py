@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from repro.errors import ReproError, short, unknown
+from repro.errors import ReproError, is_series, short, unknown
 from repro.ids import looked_at
 
 
@@ -64,7 +64,7 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
 def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: int) -> Tensor:
     """(2, rows, length) bool: where spans start, and where they end."""
     spans = spans.tolist() if hasattr(spans, "tolist") else spans  # numpy's and torch's arrays
-    listed = [list(one) if isinstance(one, Iterable) and not isinstance(one, str) else [one]
+    listed = [list(one) if is_series(one) else [one]
               for one in (spans if isinstance(spans, Sequence) else [])]
     if len(listed) != rows:
         raise ReproError(f"spans are {short(spans, 60)}; give a list with the spans of each of the {rows} examples.")

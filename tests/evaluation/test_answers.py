@@ -5,13 +5,15 @@ import re
 import string
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
 from repro import paths
 from repro.errors import ReproError
-from repro.evaluation import answer_scores, normalise_answer
+from repro.evaluation import answer_scores, hotpotqa_scores, normalise_answer
 from repro.evaluation.answers import best_spans
+from repro.loss import any_span_loss
 
 
 @pytest.mark.parametrize(("text", "plain"), [
@@ -130,3 +132,12 @@ def test_the_best_span_is_that_of_trying_all():
     assert best_spans(wide, torch.arange(50.)[None, None], torch.ones(1, 1, 50) > 0) == [(0, 0, 29)], "30 tokens"
     with pytest.raises(ReproError, match="question 1 of the batch has no text tokens"):
         best_spans(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3), torch.tensor([[[True] * 3], [[False] * 3]]))
+
+
+def test_an_array_without_dimensions_is_no_list():
+    logits = torch.zeros(1, 4)
+    for value in (np.array(0), torch.tensor(0)):
+        for refused in (lambda value: answer_scores("x", value), lambda value: any_span_loss(logits, logits, [value]),
+                        lambda value: hotpotqa_scores("a", value, "a", [("x", 1)])):
+            with pytest.raises(ReproError):
+                refused(value)

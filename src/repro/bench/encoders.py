@@ -288,7 +288,7 @@ def classified(size: Mapping[str, int], lengths: Sequence[int], batch_size: int,
 
 
 def coreference(documents: int, mentions: int, clusters: int) -> Callable[[], int]:
-    """What scores predicted clusters: a few large and many small ones, a tenth of the mentions lost, a fifth moved."""
+    """A scoring of predicted clusters: a few large and many small ones, a tenth of the mentions lost, a fifth moved."""
     import random
 
     from repro.evaluation import coreference_scores

@@ -20,7 +20,7 @@ from repro import paths
 from repro.data import bpe
 from repro.data.base import Corpus, Document, root
 from repro.data.registry import corpus
-from repro.errors import ReproError, check_text, check_whole, unknown
+from repro.errors import ReproError, check_text, check_whole, is_series, unknown
 
 END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
@@ -262,7 +262,7 @@ def pieces(text: str, size: int = PIECE, between: re.Pattern = _BETWEEN_WORDS) -
 def _ids(values: Iterable[int], tokeniser: Tokeniser | Bytes) -> list[int]:
     """`values` as ints. Raises ReproError for ids that a tokeniser does not have."""
     most = tokeniser.vocab_size - 1
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if not is_series(values):
         raise ReproError(f"ids are {values!r:.60}; give a list of whole numbers from 0 to {most:,}.")
     ids = values.tolist() if hasattr(values, "tolist") else list(values)
     for k, one in enumerate(ids):

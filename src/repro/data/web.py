@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from repro.data.base import Document
 from repro.data.ngrams import grams
-from repro.errors import ReproError, check_text
+from repro.errors import ReproError, check_text, is_series
 
 KARMA, LAST = 3, "2017-12-31"
 LEAST = 25  # words: with fewer, what is found on a page is a remark beside a picture, or the page around its text
@@ -91,7 +91,7 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
         raise ReproError(f"first={first} is after last={last}: no page would be kept.")
     if isinstance(karma, bool) or not isinstance(karma, Real) or not abs(karma) < 2**63:
         raise ReproError(f"karma={karma!r:.40}: give a number.")
-    if isinstance(pages, str) or not isinstance(pages, Iterable):
+    if not is_series(pages):
         raise ReproError(f"pages is {pages!r:.60}; give a list of repro.data.Page.")
     documents, dropped, known = [], [], _Copies(similar)
     for number, page in enumerate(pages):

@@ -6,10 +6,10 @@ The rules are those of HotpotQA (Yang et al. 2018), SQuAD (Rajpurkar et al. 2016
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from repro.errors import ReproError, check_text, check_whole, unknown
+from repro.errors import ReproError, check_text, check_whole, is_series, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     """
     if not isinstance(prediction, str):
         raise ReproError(f"prediction is {prediction!r}; give a text, which may be empty.")
-    answers = [answers] if isinstance(answers, str) or not isinstance(answers, Iterable) else list(answers)
+    answers = list(answers) if is_series(answers) else [answers]
     if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
         raise ReproError(f"answers are {answers!r}; give at least one that is a text and not empty.")
     answer = normalise_answer(prediction, rules)

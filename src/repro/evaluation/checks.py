@@ -1,7 +1,7 @@
 """Checks of the inputs and outputs of scores: models, token ids, counts and losses."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from repro import hf_compat
-from repro.errors import ReproError
+from repro.errors import ReproError, is_series
 
 PROBE = 16  # tokens read to test whether a model is causal
 REPEATS = 5  # a model is rejected if it looks ahead in each of these tests, with other tokens
@@ -84,7 +84,7 @@ def one_text(tokens: Any, n_ids: int | None = None) -> Tensor:
 def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]:
     """Each of `texts`, lists of token ids, as (N,) int64. Raises ReproError for an empty list, for an empty text, and
     for what `token_ids` rejects."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
+    if not is_series(texts):
         raise ReproError(f"the {name} list is {texts!r:.60}; give a list with the token ids of each {name}.")
     found = [token_ids(ids, f"{name} {number}", n_ids) for number, ids in enumerate(texts)]
     if not found:
@@ -98,7 +98,7 @@ def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]
 def pairs_of(pairs: Any, name: str, second: str, most: int = 2) -> list[tuple]:
     """Each of `pairs`, token ids and something else, up to `most` entries, with its ids as (N,) int64. Raises
     ReproError for an empty list, for anything but a pair, for an empty text, and for what `token_ids` rejects."""
-    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+    if not is_series(pairs):
         raise ReproError(f"the {name} list is {pairs!r:.60}; give pairs of token ids and {second}.")
     found = []
     for number, pair in enumerate(pairs):

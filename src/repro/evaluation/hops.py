@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from repro.errors import ReproError, short
+from repro.errors import ReproError, is_series, short
 from repro.evaluation.answers import answer_scores, harmonic, normalise_answer, overlap
 from repro.evaluation.inputs import numbers
 
@@ -87,7 +87,7 @@ def _shares(common: int, told: int, right: int) -> tuple[float, float]:
 
 
 def _facts(facts: object, name: str) -> set[tuple[str, int]]:
-    if isinstance(facts, (str, bytes)) or not isinstance(facts, Iterable):
+    if not is_series(facts):
         raise ReproError(f"{name} is {short(facts, 60)}; give a list of pairs (title, number of the sentence).")
     found = list(facts)
     for one in found:

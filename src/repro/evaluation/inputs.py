@@ -1,17 +1,17 @@
 """Checks of texts and lists of numbers, for scores that do not need torch."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from repro.errors import ReproError, check_text
+from repro.errors import ReproError, check_text, is_series
 
 
 def texts_of(values: Any, name: str) -> Iterator[str]:
     """Each of `values`, one at a time. Raises ReproError for a string instead of a list, and for an entry that
     is not a string."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if not is_series(values):
         raise ReproError(f"{name} is {values!r:.60}; give a list of texts.")
     return (check_text(one, f"{name} {number}") for number, one in enumerate(values))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
@@ -47,6 +47,9 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     """
 
     attention = ATTENTION
+
+    def __init__(self, config: GPT2Config, memory: dict | None = None):  # types are checked as they stand here
+        super().__init__(config, memory)
 
     @classmethod
     def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> WithMemory:

@@ -94,7 +94,7 @@ def execute(config, context):
 
 
 def scored(config, model: "Opened", coder: "Tokeniser") -> tuple[Documents, dict[str, Any]]:
-    """What `zero_shot.scores` reads, for the set of this run alone, and the notes of the record."""
+    """The documents that `zero_shot.scores` reads, for the set of this run alone, and the notes of the record."""
     from repro.data import corpus, detokeniser
 
     name, source, notes = config.task, corpus(config.corpus), {}

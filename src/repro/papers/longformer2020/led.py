@@ -175,7 +175,7 @@ def written(config, context, rows):
 
 
 def summaries(config, led, coder, inputs: list[list[int]], bar) -> list[str]:
-    """What a LED writes of each of these inputs."""
+    """A summary of each of these inputs, written by a LED."""
     import torch
 
     from repro.ids import evaluating

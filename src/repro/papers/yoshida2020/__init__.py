@@ -31,9 +31,9 @@ register(Paper(
     says="Passing a summary of each window to the next lowers a pretrained model's perplexity, even where windows "
          "overlap.",
     finding=Finding(
-        "In Gemma 3 270M and windows of 64 tokens, a module that reads normalized states lowers the perplexity of books "
-        "by {0.size:.1%}. In a small GPT-2, the paper's module lowers that of articles by {1.size:.1%}; in windows of "
-        "300 the change is {2.effect:+.1%}, which could be chance, and the paper reports {2.paper:+.1%}.",
+        "In Gemma 3 270M, with windows of 64 tokens, a module that reads normalized states lowers the perplexity of "
+        "books by {0.size:.1%}. In a small GPT-2, the paper's module lowers that of articles by {1.size:.1%}; in "
+        "windows of 300 the change is {2.effect:+.1%}, which could be chance, and the paper reports {2.paper:+.1%}.",
         {"yoshida2020-gemma-gain-normalized": "reproduced, smaller",
          "yoshida2020-matched-wikitext-103-second-block": "reproduced, smaller",
          "yoshida2020-table1-gain-disjoint": "not reproduced"}),

@@ -1,9 +1,9 @@
 """Memories side by side: other ways to pass something to the next window, on the same base, text, order and steps.
 
 The paper compares its own module with overlap only. Here every row fine-tunes the base model with one of
-`repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap", a fifth of
-the window, which costs about as much as the most expensive memory apart from "cache"). "cache" is a strong reference:
-it sees what windows of twice the size see, at their cost.
+`repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap"). Overlap is
+a fifth of the window, which costs about as much as the most expensive memory apart from "cache". "cache" is a strong
+reference: it sees what windows of twice the size see, at their cost.
 """
 
 from dataclasses import replace
