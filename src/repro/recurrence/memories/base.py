@@ -57,11 +57,11 @@ class Memory(nn.Module):
 
     def read(self, layer: Callable, hidden: Tensor, state: State | None, stride: int | None,
              places: Tensor | None) -> tuple[Tensor, State]:
-        """Read one window: hidden states (B, T, d) after the final norm, and the state for the next window.
+        """Read one window: hidden states (B, T, d) after the final norm, and the next state.
 
-        hidden: (B, T, d) embedded tokens, at positions 0 .. T-1. places: (context, d) the model's position embeddings,
-        or None where it has rotary ones. The first `n_opening` are no text. The model uses as many of the
-        last hidden states as the window has tokens. state: returned for the previous window; None if there is none.
+        hidden: (B, T, d) embedded tokens, the first `n_opening` of which are no text. The model uses as many of the
+        last hidden states as the window has tokens. places: (context, d) the model's position embeddings. They are None if
+        it has rotary ones. state: returned for the previous window; None if there is none.
         stride: tokens until the next window starts, None for all: tokens that are read again there need not be
         remembered.
 
