@@ -60,13 +60,13 @@ class Memory(nn.Module):
         """Read one window: hidden states (B, T, d) after the final norm, and the next state.
 
         hidden: (B, T, d) embedded tokens, the first `n_opening` of which are no text. The model uses as many of the
-        last hidden states as the window has tokens. places: (context, d) the model's position embeddings. They are None if
-        it has rotary ones. state: returned for the previous window; None if there is none.
+        last hidden states as the window has tokens. places: (context, d) the model's position embeddings. They are None
+        if it has rotary ones. state: returned for the previous window; None if there is none.
         stride: tokens until the next window starts, None for all: tokens that are read again there need not be
         remembered.
 
-        `layer(index, hidden, before=None)` is one block of the model (the last one with the final norm): hidden
-        states (B, T, d) in which every position also sees `before` (B, E, d), vectors used as earlier inputs of the
+        `layer(index, hidden, before=None)` is one block of the model (the last one with the final norm). It returns
+        hidden states (B, T, d). Every position also sees `before` (B, E, d), vectors used as earlier inputs of the
         block, at the positions before 0. In a block with a sliding window, the first `everywhere` keys are seen at any
         distance; by default those are the E. With `layer(index, hidden, mix=..., state=(...))`, the block's attention
         returns the first result of `mix(query, key, value, out, *state)`, where `out` is its ordinary result. query
