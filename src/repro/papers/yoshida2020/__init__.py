@@ -32,8 +32,8 @@ register(Paper(
          "overlap.",
     finding=Finding(
         "In Gemma 3 270M, with windows of 64 tokens, the state of its own book instead of another's lowers perplexity "
-        "by {0.size:.1%}. In a small GPT-2, the paper's module lowers that of articles by {1.size:.1%}; in windows of 300 "
-        "the change is {2.effect:+.1%}, which could be chance, and the paper reports {2.paper:+.1%}.",
+        "by {0.size:.1%}. In a small GPT-2, the paper's module lowers that of articles by {1.size:.1%}; in windows of "
+        "300 the change is {2.effect:+.1%}, which could be chance, and the paper reports {2.paper:+.1%}.",
         {"yoshida2020-gemma-own-state": "reproduced",
          "yoshida2020-matched-wikitext-103-second-block": "reproduced, smaller",
          "yoshida2020-table1-gain-disjoint": "not reproduced"}),
