@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertModel, GPT2Config, LongformerConfig, RobertaConfig
+from transformers import BertConfig, BertModel, GPT2Config, LEDConfig, LongformerConfig, RobertaConfig
 
 from repro import models
 from repro.attention import (
@@ -26,6 +26,7 @@ from repro.attention import (
 from repro.errors import ReproError
 from repro.models import (
     GPT,
+    LED,
     LSTM,
     TDMCA,
     Decoder,
@@ -77,6 +78,10 @@ MAKE = {  # name: the model, and what it reads
     "Longformer": (lambda: Longformer(LongformerConfig(**ROBERTA, attention_window=[4, 4])), (IDS,)),
     "gpt2_mini": (lambda: gpt2_mini(2, 8, 2, V, 16), (IDS,)),
     "roberta_mini": (lambda: roberta_mini(2, 8, 2, V), (IDS,)),
+    "LED": (lambda: LED(LEDConfig(
+        vocab_size=V, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, max_encoder_position_embeddings=16,
+        max_decoder_position_embeddings=16, attention_window=4, pad_token_id=1)), (IDS,)),
     "RecurrentLM": (lambda: RecurrentLM(GPT2, RecurrenceConfig(hidden_size=4)), (IDS, 2)),
     "RecurrentRoberta": (lambda: RecurrentRoberta(RobertaConfig(**ROBERTA)), (IDS[:, None],)),
     "RecurrentBert": (lambda: RecurrentBert(BertConfig(**ROBERTA)), (IDS[:, None],))}

@@ -252,7 +252,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     assert counted["counted, with GPT's vocabulary"] == "116,929,536"  # 9,779 rows of 768 fewer
     for one in mine:
         for scale, results in (("smoke", made[0]), ("small", tmp_path)):
-            assert one.render(scale, (), results)._repr_html_()
+            assert scale not in one.scales or one.render(scale, (), results)._repr_html_()
     for one in all_claims():
         if one.paper == "gpt2_2019" and "smoke" in one.scales and "-step-" not in one.id:  # sizes between are not made
             assert one.verdict("smoke", made[0]).verdict == "machinery works", one.id
