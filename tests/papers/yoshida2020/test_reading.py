@@ -1,6 +1,7 @@
 """From a question to windows and back to words: every right token, every cut, and real questions."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ class Words:
     """A tokeniser of words, each with the blank before it, and of line ends."""
 
     name, bos = "words", 0
+    backend = SimpleNamespace(token_to_id={"<pad>": 1, "</s>": 2}.get)
 
     def __init__(self):
         self.known = {}
