@@ -10,8 +10,8 @@ import torch
 from repro.data import Tokeniser, corpus, detokeniser
 from repro.errors import ReproError
 from repro.models import pretrained
+from repro.models.opened import Opened
 from repro.papers.gpt2_2019 import gemma, sets
-from repro.papers.gpt2_2019.opened import Opened
 from repro.study import artifact, experiment, run
 
 PLAN = experiment("zero-shot-gemma").plan("pretrained")

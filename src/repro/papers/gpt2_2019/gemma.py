@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
     from repro.data import Tokeniser
-    from repro.papers.gpt2_2019.opened import Opened
+    from repro.models.opened import Opened
 
 LAMBADA = "lambada"
 SETS = (LAMBADA, *LANGUAGE, *(task for task in TASKS if task in HERE))
@@ -74,7 +74,7 @@ def execute(config, context):
 
     from repro.bf16 import bf16_products
     from repro.models import pretrained
-    from repro.papers.gpt2_2019.opened import Opened
+    from repro.models.opened import Opened
 
     base, coder = pretrained.load(config.model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

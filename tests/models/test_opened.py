@@ -9,7 +9,7 @@ from repro.data import Tokeniser
 from repro.errors import ReproError
 from repro.evaluation import continuation_nll, lambada, perplexity
 from repro.evaluation.generation import branch_nll, continued
-from repro.papers.gpt2_2019.opened import Opened
+from repro.models.opened import Opened
 
 BOS = 2
 
