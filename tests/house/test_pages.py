@@ -186,8 +186,8 @@ def test_a_mark_of_the_chart_shows_what_is_behind_it(page, width):
         (one) => one.id)"""
     point = "document.querySelectorAll('.gain .point')[{}]"
     assert page.evaluate(shown) == ["gain-1"]
-    box = page.evaluate(f"{point.format(3)}.scrollIntoView({{block: 'center', behavior: 'instant'}}); (() => {{ const box = "
-                        f"{point.format(3)}.querySelector('.mark').getBoundingClientRect(); "
+    box = page.evaluate(f"{point.format(3)}.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
+                        f"(() => {{ const box = {point.format(3)}.querySelector('.mark').getBoundingClientRect(); "
                         "return [box.left + box.width / 2, box.top + box.height / 2]; })()")
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
     assert page.evaluate(shown) == ["gain-4"]
