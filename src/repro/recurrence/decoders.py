@@ -125,7 +125,6 @@ class RecurrentDecoder(WindowByWindow):
         pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
         return hidden, self.recurrence.state([*pooled, self.recurrence.pool(hidden, stride)], reading.layer_input)
 
-
     def _reader(self, z, stride):
         """As in `WindowByWindow`. The first call puts h_prev in front, and its keys and values stay in the cache."""
         check_attention(self.config._attn_implementation)

@@ -5,7 +5,6 @@ the control is the same model with another article's input. For generated articl
 for the part that was read.
 """
 
-from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -14,6 +13,7 @@ from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, tokeniser_of
 from repro.papers.base.pretraining import Decayed
+from repro.papers.base.summaries import fit
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last: T-D that starts from the base model
@@ -160,9 +160,9 @@ def execute(config, context):
     import torch
 
     from repro.data import corpus
-    from repro.evaluation.summaries import nats, padded
+    from repro.evaluation.summaries import nats
     from repro.papers.liu2018.task import read
-    from repro.training import LengthBuckets, Summaries, TrainConfig, train
+    from repro.training import Summaries
 
     source = corpus(config.corpus)
     coder = tokeniser_for(config)
@@ -174,20 +174,8 @@ def execute(config, context):
     torch.manual_seed(config.seed)
     model = pretrained(config, context) if config.model == "gpt2-mini" else build(config, coder.vocab_size)
     n = {split: [len(target) + ended for _, target, ended in found] for split, found in pairs.items()}
-
-    def validate(objective):
-        return float(nats(objective.model, pairs["validation"], coder.bos).sum()) / sum(n["validation"])
-
-    batches = LengthBuckets(pairs["train"], [len(given) for given, *_ in pairs["train"]],
-                            partial(padded, separator=coder.bos), config.batch_size, config.seed)
-    total = config.epochs * len(pairs["train"])
-    settings = TrainConfig(
-        total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
-        config.weight_decay, validate_every=len(pairs["train"]), precision=config.precision, seed=config.seed,
-        optimizer=config.optimizer, decayed=config.decayed)
-    with context.progress(total, f"training {config.model}", "articles") as bar:
-        result = train(Summaries(model, config.input_weight, config.balance, config.balance_padding), batches,
-                       settings, context.folder / "training", validate, bar)
+    objective = Summaries(model, config.input_weight, config.balance, config.balance_padding)
+    result, _ = fit(config, context, objective, pairs, coder.bos, f"training {config.model}", "articles")
     test = pairs["test"]
     others = [(test[k - 1][0], *lead) for k, (_, *lead) in enumerate(test)]  # of the article before
     documents = {"nats": nats(model, test, coder.bos).tolist(), "tokens": n["test"],

@@ -5,13 +5,13 @@ their summaries. Next to it are two extracts: the first sentences of a text, and
 best, which only an oracle can choose. As a control, LED writes each summary from another text.
 """
 
-from functools import partial
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from repro.papers.base import bart_mini
 from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
+from repro.papers.base.summaries import fit
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 PAPER, CHAPTER = "longformer2020", "21_led"
@@ -128,9 +128,8 @@ def written(config, context, rows):
     import torch
     from transformers import BartForConditionalGeneration
 
-    from repro.evaluation.summaries import nats, padded
     from repro.models import LED, save_model
-    from repro.training import LengthBuckets, Summaries, TrainConfig, train
+    from repro.training import Summaries
 
     base = base_of(config)
     coder = tokeniser_of(base)
@@ -142,21 +141,8 @@ def written(config, context, rows):
     if config.recompute:
         led.gradient_checkpointing_enable()
     model = bart_mini.in_pairs(led)
-    n = sum(len(target) + ended for _, target, ended in pairs["validation"])
-
-    def validate(objective):
-        return float(nats(objective.model, pairs["validation"], bart_mini.END).sum()) / n
-
-    batches = LengthBuckets(pairs["train"], [len(given) for given, *_ in pairs["train"]],
-                            partial(padded, separator=bart_mini.END), config.batch_size, config.seed)
-    total = config.epochs * len(pairs["train"])
-    settings = TrainConfig(
-        total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
-        config.weight_decay, validate_every=len(pairs["train"]), precision=config.precision, seed=config.seed,
-        optimizer=config.optimizer, decayed=config.decayed)
-    with context.progress(total, f"training on {config.max_input} tokens", "texts") as bar:
-        result = train(Summaries(model.train(), 0.0, 0.0), batches, settings, context.folder / "training", validate,
-                       bar)
+    result, validate = fit(config, context, Summaries(model.train(), 0.0, 0.0), pairs, bart_mini.END,
+                           f"training on {config.max_input} tokens", "texts")
     save_model(led, context.folder / "model")
     found: dict[str, dict[str, list[str]]] = {}
     with context.progress(2 * sum(len(pairs[split]) for split in SPLITS), "writing", "summaries") as bar:
