@@ -90,6 +90,16 @@ def test_inside_half_a_window_it_is_the_short_model_and_beyond_it_is_not(base):
 
 
 @pytest.mark.parametrize("with_globals", [False, True])
+def test_compiled_it_has_the_same_states(base, with_globals):
+    ours = longformer_from(base, 60, 8)
+    given, chosen = text(base, P)
+    with torch.no_grad():
+        want, found = (read(**given, global_attention_mask=chosen * with_globals) for read in (
+            ours.encode, torch.compile(ours.encode, backend="eager")))
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("with_globals", [False, True])
 def test_under_bf16_autocast(base, with_globals):
     ours, (given, chosen) = longformer_from(base, 60, Full()), text(base, P)
     real = given["attention_mask"].bool()

@@ -266,9 +266,10 @@ def test_eager_attention_gives_the_same_logits_and_another_one_is_refused(recurr
             model(ids, window=8)
 
 
+@pytest.mark.parametrize("settings", MODULES, ids=str)
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
-def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family):
-    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, **MODULES[2]).train(), text(20)
+def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family, settings):
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, **settings).train(), text(20)
 
     def gradients(call):
         loss = call(ids, window=8, overlap=2, labels=ids).loss

@@ -208,3 +208,15 @@ def test_what_cannot_be_is_refused_in_one_line(made, tmp_path):
     model.set_attn_implementation("sdpa")
     with pytest.raises(ReproError, match="a MemoryLlamaForCausalLM needs 'repro_memory_decoder'"):
         model(text(9), window=4)
+
+
+@pytest.mark.parametrize("name", ["gated", "infini", "knn", "cache"])  # a vector, a mix, another mix, earlier tokens
+def test_compiled_it_has_the_same_loss_and_gradients(made, name):
+    model, ids = made("gemma3_text", name, dtype=torch.float32).train(), text(20)
+
+    def gradients(call):
+        loss = call(ids, window=8, overlap=2, labels=ids).loss
+        return loss, *torch.autograd.grad(loss, list(model.parameters()))
+
+    for a, b in zip(gradients(model), gradients(torch.compile(model, backend="eager")), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
