@@ -205,14 +205,17 @@ def test_a_mark_of_the_chart_shows_what_is_behind_it(page, width):
 
 
 @pytest.mark.parametrize("name", ["notebooks/22_scoreboard"])
-def test_rows_of_the_scoreboard_are_a_line_each(page):
+def test_rows_of_the_scoreboard_are_a_line_each_or_two_and_nothing_runs_into_the_next_column(page):
     found = page.evaluate("""[...document.querySelectorAll(".claim")].map((one) => {
         one.style.contentVisibility = one.parentElement.style.contentVisibility = "visible";
         const cut = [...one.querySelectorAll("summary :is(.sentence, small)")].some((part) =>
             part.getBoundingClientRect().right > part.closest("summary").getBoundingClientRect().right
+            || part.closest(".sentence") && part.getBoundingClientRect().right
+                > one.querySelector(".effect").getBoundingClientRect().left
             || part.scrollWidth > part.clientWidth && getComputedStyle(part).display !== "inline");
         return [one.id, one.getBoundingClientRect().height, cut]; })""")
-    assert len(found) > 50 and [row for row in found if row[1] > 40 or row[2]] == []
+    assert len(found) > 50 and [row for row in found if row[1] > 60 or row[2]] == []
+    assert sum(row[1] > 40 for row in found) < len(found) / 5
 
 
 def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):

@@ -178,7 +178,7 @@ def test_a_strip_shows_the_control_and_a_row_says_why_a_claim_is_not_testable():
 def test_the_sides_of_the_strips_are_named_before_the_rows_of_each_paper(board):
     for paper in board.select("section.paper"):
         names = paper.select_one(".sides")
-        assert names.get_text() == "← against the claim as claimed →" and names.find_next(class_="claim")
+        assert names.get_text() == "← against the claim | as claimed →" and names.find_next(class_="claim")
 
 
 @needs_chromium
