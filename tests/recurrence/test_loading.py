@@ -5,11 +5,12 @@ import pickle
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from repro.errors import ReproError
 from repro.models import load_causal_lm
 from repro.models.sparse import SparseConfig, SparseTransformer, sample
-from repro.recurrence import RecurrentLM, with_memory
+from repro.recurrence import RecurrentEncoder, RecurrentLM, with_memory
 
 SIZES = {"vocab_size": 29, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64}
@@ -38,6 +39,10 @@ def test_a_fetched_model_is_found_by_its_name(llama, tiny_gpt2):
         torch.testing.assert_close(load_causal_lm("some-llama")(ids).logits, load_causal_lm(llama)(ids).logits)
     tiny_gpt2().save_pretrained(llama.parent / "some-gpt2")
     assert with_memory("some-gpt2", "gated")(ids, window=4).logits.shape == (2, 9, 29)
+    BertModel(BertConfig(vocab_size=29, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+              ).save_pretrained(llama.parent / "some-bert")
+    reader = RecurrentEncoder.from_pretrained("some-bert")
+    assert reader(ids[:, None], torch.ones_like(ids)[:, None]).start_logits.shape == (2, 1, 9)
 
 
 def test_a_folder_of_that_name_comes_first(llama, tiny_gpt2):

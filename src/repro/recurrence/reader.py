@@ -124,14 +124,15 @@ class RecurrentEncoder(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, recurrence: RecurrenceConfig | None = None,
                         **kwargs) -> "RecurrentEncoder":
-        """Load a saved reader, or any BERT or RoBERTa checkpoint (folder or hub name) with fresh missing parts.
+        """Load a saved reader, or any BERT or RoBERTa checkpoint with fresh missing parts: its folder, its hub name, or
+        the name of a model that `repro models fetch` brought, such as minilm-l6.
 
         recurrence: for a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` is given.
         Raises ReproError if `recurrence` contradicts a saved model, and for a checkpoint that is damaged, incomplete or
         of another model.
         """
         check_settings(recurrence)
-        with reading(name_or_folder, cls.example):
+        with reading(name_or_folder, cls.example) as name_or_folder:
             values, _ = PretrainedConfig.get_config_dict(str(name_or_folder))
         if not values:
             raise ReproError(f"{name_or_folder} has no config.json; give the folder of a checkpoint.")
