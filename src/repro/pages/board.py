@@ -30,7 +30,8 @@ LEGEND = ("Each strip has its own scale. The line in the middle marks no effect;
           "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero. "
           "Late: the criterion changed after the runs; open the row to see the earlier one.")
 NO_MORE = "no more than its control"  # a reason that the rule gives
-SIDES = '<p class="sides"><span>← against the claim</span> | <span>as claimed →</span></p>'  # above the strips of a paper
+# Above the strips of a paper.
+SIDES = '<p class="sides"><span>← against the claim</span> | <span>as claimed →</span></p>'
 LATE = ', <abbr title="criterion changed after the runs">late</abbr>'  # follows the source in a row
 
 
