@@ -10,7 +10,7 @@ from repro.data import corpus, tokeniser
 from repro.data.examples import LabelledText, MultipleChoice, Paragraph, Question
 from repro.errors import ReproError
 from repro.papers.longformer2020 import context_lengths
-from repro.papers.longformer2020.claims import off_by, share_off_by
+from repro.papers.longformer2020.claims import off_by, share_off
 from repro.papers.longformer2020.context_lengths import contexts
 from repro.study import artifact, claim, experiment, run
 
@@ -89,7 +89,10 @@ def test_distances_from_the_printed_numbers():
     for average, percentile, wanted in ((300, 705, 0), (303, 705, 0.01), (300, 634.5, 0.1), (270, 720, 0.1)):
         found = measure(record(average_wordpieces=average, percentile95_wordpieces=percentile)).effects
         assert found == [[pytest.approx(wanted)]]
-    assert share_off_by(record(percent_above_512=13.5)).effects == [[pytest.approx(0.1)]]
+    lengths = [512] * 87 + [513] * 13  # 13 % above, with a standard error of 3.363 points
+    texts = [SimpleNamespace(documents={"all": {"wordpieces": lengths}})]
+    assert share_off(512, 13.0)(texts).effects == [[0]]
+    assert share_off(512, 16.0)(texts).effects == [[pytest.approx(3 / (1.96 * 3.363), rel=1e-3)]]
 
 
 @pytest.mark.parametrize(("name", "small", "paper"), [
