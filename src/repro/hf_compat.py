@@ -1,11 +1,16 @@
-"""The name that models of transformers give their cache: `cache` from 5.24 on, `past_key_values` before."""
+"""Differences between the models of transformers: the name of their cache, `cache` from 5.24 on and `past_key_values`
+before; and what they do to logits."""
 
 import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 
+from repro.errors import ReproError
+
 NAMES = "cache", "past_key_values"
+# Settings of what happens to logits, with the values that change nothing.
+PLAIN = {"final_logit_softcapping": (None, 0), "logits_scaling": (None, 1), "logit_scale": (None, 1)}
 
 
 @cache
@@ -23,3 +28,16 @@ def cache_argument(held) -> dict:
 def cache_in(named: Mapping):
     """The cache among the named arguments of a model, or in what it returns; None for none."""
     return next((named[one] for one in NAMES if named.get(one) is not None), None)
+
+
+def changed_logits(config) -> str:
+    """The setting by which a model changes the product of its states and its output layer; "" if it does not."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    return next((name for name, plain in PLAIN.items() if getattr(text, name, None) not in plain), "")
+
+
+def check_logits(config) -> None:
+    """Raise ReproError for a model whose logits are more than the product of its states and its output layer."""
+    if name := changed_logits(config):
+        raise ReproError(f"{name} of this {config.model_type} is {getattr(config.get_text_config(), name)}, so its "
+                         "logits are no plain product of states and weights; give a model without it.")

@@ -134,6 +134,13 @@ def test_the_best_span_is_that_of_trying_all():
         best_spans(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3), torch.tensor([[[True] * 3], [[False] * 3]]))
 
 
+def test_a_span_is_text_even_where_every_logit_is_minus_infinity():
+    logits = torch.full((1, 1, 4), -torch.inf)
+    text = torch.tensor([[[False, False, True, True]]])
+    assert best_spans(logits, torch.zeros(1, 1, 4), text) == [(0, 2, 2)]
+    assert best_spans(torch.tensor([[[0., 0., -torch.inf, -5.]]]), torch.zeros(1, 1, 4), text) == [(0, 3, 3)]
+
+
 def test_an_array_without_dimensions_is_no_list():
     logits = torch.zeros(1, 4)
     for value in (np.array(0), torch.tensor(0)):

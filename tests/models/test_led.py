@@ -216,6 +216,8 @@ def test_what_else_transformers_takes(theirs, tmp_path):
     want, found = theirs(**given), ours(**given)
     assert len(found.cross_attentions) == 2 and found.cross_attentions[0].shape == (2, 2, 7, 29)
     torch.testing.assert_close(found.cross_attentions, want.cross_attentions)
+    with pytest.raises(ReproError, match="output_hidden_states is True"):
+        ours(**batch, output_hidden_states=True)
     loss, logits, *_ = ours(**batch, return_dict=False)
     assert torch.equal(loss, found.loss) and torch.equal(logits, found.logits)
     states = ours.get_encoder()(batch["input_ids"], batch["attention_mask"])

@@ -313,3 +313,47 @@ def test_weights_of_another_shape_are_refused(tmp_path):
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(ReproError, match="has weights of other shapes than its config.json says"):
         RecurrentLM.from_pretrained(tmp_path)
+
+
+def test_threads_wait_for_each_other(recurrent):
+    from concurrent.futures import ThreadPoolExecutor
+
+    model, texts = recurrent("llama", insert_layer=2), [text(30, seed=k) for k in range(8)]
+    layers = list(model.base_model.layers)
+
+    def read(ids):
+        with torch.no_grad():
+            return [model(ids, window=8, overlap=2).logits for _ in range(3)][-1]
+
+    want = [read(ids) for ids in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for one, found in zip(want, pool.map(read, texts), strict=True):
+            torch.testing.assert_close(found, one, rtol=0, atol=0)
+    assert all(a is b for a, b in zip(layers, model.base_model.layers, strict=True))
+
+
+@pytest.mark.parametrize(("kind", "changes", "name"), [
+    ("gemma2", {}, "final_logit_softcapping"), ("granite", {"logits_scaling": 4.0}, "logits_scaling"),
+    ("cohere", {}, "logit_scale"), ("gemma3_text", FAMILIES["gemma3_text"] | {"final_logit_softcapping": 5.0},
+                                    "final_logit_softcapping")])
+def test_a_model_that_changes_its_logits_is_refused(tmp_path, kind, changes, name):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from repro.evaluation import perplexity
+    from repro.evaluation.scoring import states_and_head
+    from repro.models.opened import Opened
+    from repro.recurrence import with_memory
+
+    plain = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SIZES | changes)).eval()
+    plain.save_pretrained(tmp_path)
+    refused = [lambda: RecurrentLM.from_pretrained(tmp_path)]
+    if kind == "gemma3_text":
+        refused += [lambda: with_memory(tmp_path, "gated"), lambda: Opened(plain, 1, 8)]
+        assert states_and_head(plain, text(9))[1] is None  # scored by its own logits
+    for make in refused:
+        with pytest.raises(ReproError, match=f"{name} of this {kind} is .*, so its logits are no plain product"):
+            make()
+    ids = text(9, batch=1)[0]
+    with torch.no_grad():
+        want = nn.functional.cross_entropy(plain(ids[None]).logits[0, :-1], ids[1:], reduction="sum").item()
+    assert perplexity(plain, ids, 9, 0).nll == pytest.approx(want, rel=1e-5)

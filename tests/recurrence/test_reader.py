@@ -351,6 +351,15 @@ def test_a_roberta_with_its_output_layer_and_checkpoints_that_are_none(shake, tm
         RecurrentBert(BertConfig(**SIZES, position_embedding_type="relative_key"))
 
 
+def test_a_decoder_is_refused_and_only_roberta_needs_an_id_of_padding():
+    with pytest.raises(ReproError, match="is_decoder is True"):
+        RecurrentBert(BertConfig(**SIZES, is_decoder=True))
+    with pytest.raises(ReproError, match="pad_token_id is None, but positions of RoBERTa count from it"):
+        RecurrentRoberta(RobertaConfig(**SIZES | {"pad_token_id": None}))
+    made = RecurrentBert(BertConfig(**SIZES | {"pad_token_id": None}))
+    assert made.n_positions == made.config.max_position_embeddings
+
+
 def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
     """On a CPU attention is computed another way then."""
     (ids, real), model = windows(), make()

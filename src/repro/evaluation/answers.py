@@ -97,7 +97,8 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
         empty = int((~text.flatten(1).any(1)).nonzero()[0])
         raise ReproError(f"question {empty} of the batch has no text tokens to answer from.")
     length = text.shape[-1]
-    start, end = (x.float().masked_fill(~text, -torch.inf) for x in (start_logits, end_logits))
+    least = torch.finfo(torch.float32).min / 4  # above the -inf of what is no text, also as a sum of two
+    start, end = (x.float().clamp(min=least).masked_fill(~text, -torch.inf) for x in (start_logits, end_logits))
     within = torch.ones(length, length, dtype=torch.bool, device=text.device).triu().tril(longest - 1)
     others = (~text).cumsum(-1)  # tokens before this one that are not text
     found = []

@@ -4,11 +4,11 @@ A document is a list of clusters, a cluster a list of mentions, and a mention a 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import NamedTuple
 
-from repro.errors import ReproError, short
+from repro.errors import ReproError, is_series, short
 from repro.evaluation.answers import harmonic
 
 Mention = tuple[int, int]
@@ -110,7 +110,7 @@ def _clusters(document: object, name: str) -> list[list[Mention]]:
 def _listed(value: object, name: str) -> list:
     """`value` as a list. Raises ReproError for a single value and a text."""
     value = value.tolist() if hasattr(value, "tolist") else value  # numpy's and torch's arrays
-    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+    if not is_series(value):
         raise ReproError(f"{name} is {short(value, 60)}; give a list: of documents, each a list of clusters, each a "
                          "list of mentions (start, end).")
     return list(value)

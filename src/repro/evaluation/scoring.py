@@ -23,6 +23,7 @@ from repro.evaluation.checks import (
     one_text,
     vocabulary_of,
 )
+from repro.hf_compat import changed_logits
 from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.windows import Window, check_window, context_of, same_shape, windows
@@ -154,7 +155,8 @@ def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
     A class whose logits are `output(hidden(ids))` sets `hidden_then_output`, as `repro.models.GPT` does, because other
     modules also have layers with these names.
     """
-    known = getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS
+    config = getattr(model, "config", None)
+    known = getattr(config, "model_type", None) in PLAIN_HEADS and not changed_logits(config)
     if known and hasattr(model, "get_output_embeddings"):  # a wrapper may have its config but not its layers
         head = model.get_output_embeddings()  # None: another head, which `logits_of` rejects
         read = None if head is None else model.base_model(input_ids=ids, use_cache=False)

@@ -61,8 +61,8 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     """A GPT-2 checkpoint (hub name or folder), the folder of another decoder, or a fetched model by its name.
 
     It has a recurrence module if `recurrence` is a RecurrenceConfig, or a memory of `repro.recurrence`.
-    A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however
-    they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
+    A decoder other than GPT-2 whose config has an `opening_token` reads it in front of every window. The weights become
+    fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
     Raises ReproError for a missing checkpoint.
 
     >>> from repro.recurrence import RecurrenceConfig

@@ -115,9 +115,12 @@ class LED(LEDForConditionalGeneration):
         start token. labels (B, T): the targets; -100 is ignored; the loss is the mean over the others, in nats.
         encoder_outputs: those of an earlier call, which replace `input_ids`. Other arguments are those of transformers;
         with output_attentions, only the decoder returns its attention weights.
-        Raises ReproError for more tokens than the encoder or the decoder has positions, a text without tokens, masks
-        or labels of another shape, and labels without a target.
+        Raises ReproError for output_hidden_states, more tokens than the encoder or the decoder has positions, a text
+        without tokens, masks or labels of another shape, and labels without a target.
         """
+        if others.get("output_hidden_states"):
+            raise ReproError("output_hidden_states is True, but the encoder of this LED returns its last states alone; "
+                             "remove it.")
         if labels is not None:
             check_ids(labels.masked_fill(labels == -100, 0), self.config.vocab_size, name="labels")
             if not (n := (labels != -100).sum()):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from repro.checked import checked
 from repro.errors import ReproError, check_whole
 from repro.evaluation.scoring import PLAIN_HEADS
-from repro.hf_compat import cache_argument
+from repro.hf_compat import cache_argument, check_logits
 
 
 @checked
@@ -48,6 +48,7 @@ class Opened(nn.Module):
         if layer is None or getattr(layer, "bias", None) is not None:
             raise ReproError(f"model is a {type(model).__name__}; give a causal language model of transformers of type "
                              f"{', '.join(PLAIN_HEADS)}, with an output layer without bias.")
+        check_logits(model.config)
         check_whole(bos, "bos", 0, model.config.get_text_config().vocab_size - 1)
         check_whole(context, "context", of="tokens")
         self.base, self.bos = model.base_model, bos

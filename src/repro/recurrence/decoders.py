@@ -3,6 +3,7 @@ Qwen, Gemma): h_prev is put in front of the input of one layer, and taken off be
 """
 
 import copy
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -15,12 +16,15 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from repro.checkpoints import config_of, whole
 from repro.errors import ReproError
-from repro.hf_compat import cache_argument
+from repro.hf_compat import cache_argument, check_logits
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
 from repro.recurrence.opening import open_windows
 from repro.recurrence.windowed import WindowByWindow, in_class
 
 ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
+# The layers in use and the positions of the rotary embedding are set in the model while it reads, so a second thread
+# waits. One lock for all models: a lock in a model could be neither copied nor pickled.
+ALONE = threading.RLock()
 TOGETHER = 2048  # tokens that the layers below h_prev read at once: a CPU's matrix products are then near their best
 
 
@@ -69,6 +73,7 @@ class RecurrentDecoder(WindowByWindow):
         super().__init__(copy.deepcopy(config))
         settings = recurrence or RecurrenceConfig(**(getattr(config, "recurrence", None) or {}))
         config = self.config
+        check_logits(config)
         config.recurrence = settings.to_dict()
         self.recurrence = Recurrence(settings, config.num_hidden_layers, config.hidden_size)
         self.recurrence.reset_parameters()
@@ -100,7 +105,7 @@ class RecurrentDecoder(WindowByWindow):
             return [()] * len(ids)
         check_attention(self.config._attn_implementation)
         reading = Reading(self, None, stride, top=self.n_below - 1)
-        with _layers_recomputed(self, recompute_layers), _layers_used(self, range(self.n_below)):
+        with ALONE, _layers_recomputed(self, recompute_layers), _layers_used(self, range(self.n_below)):
             self.base_model(input_ids=torch.stack(ids, 1).flatten(0, 1), use_cache=False, reading=reading)
 
         def of_windows(x: Tensor) -> tuple[Tensor, ...]:
@@ -115,33 +120,27 @@ class RecurrentDecoder(WindowByWindow):
         from `_read_below`."""
         check_attention(self.config._attn_implementation)
         reading = Reading(self, self.recurrence.h_prev(z), stride, dict(enumerate(pooled)), below)
-        rotary, used = self.base_model.rotary_emb, range(len(pooled), self.config.num_hidden_layers)
-        rotary.n_previous = reading.n
-        try:  # layers get the reading as an argument, so that they have it when the backward pass calls them again
-            with _layers_recomputed(self, recompute_layers), _layers_used(self, used):
-                hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
-        finally:
-            rotary.n_previous = 0
+        used = range(len(pooled), self.config.num_hidden_layers)
+        # Layers get the reading as an argument, so that they have it when the backward pass calls them again.
+        with (ALONE, _layers_recomputed(self, recompute_layers), _layers_used(self, used),
+              _counting_from(self, reading.n)):
+            hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
         pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
         return hidden, self.recurrence.state([*pooled, self.recurrence.pool(hidden, stride)], reading.layer_input)
 
     def _reader(self, z, stride):
         """As in `WindowByWindow`. The first call puts h_prev in front, and its keys and values stay in the cache."""
         check_attention(self.config._attn_implementation)
-        h_prev, rotary = self.recurrence.h_prev(z), self.base_model.rotary_emb
-        reading = Reading(self, h_prev, stride, n_cached=0)
+        reading = Reading(self, self.recurrence.h_prev(z), stride, n_cached=0)
         cache = Cache(layers=[BehindPrevious(reading.n * reading.inserts(index))
                               for index in range(self.config.num_hidden_layers)])
 
         def read(ids: Tensor) -> Tensor:
             n_read = max(cache.get_seq_length() - self.n_opening, 0)
             now = replace(reading, h_prev=None, n_cached=reading.n) if n_read else reading
-            rotary.n_previous = now.n
-            try:
+            with ALONE, _counting_from(self, now.n):
                 return self.base_model(input_ids=ids[:, n_read:], use_cache=True, reading=now,
                                        **cache_argument(cache)).last_hidden_state[:, -1]
-            finally:
-                rotary.n_previous = 0
 
         return read
 
@@ -246,6 +245,17 @@ def _layers_used(model: nn.Module, used: range):
         yield
     finally:
         base.layers = layers
+
+
+@contextmanager
+def _counting_from(model: nn.Module, n: int):
+    """Within it the rotary embedding begins `n` positions before the first token."""
+    rotary = model.base_model.rotary_emb
+    rotary.n_previous = n
+    try:
+        yield
+    finally:
+        rotary.n_previous = 0
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from repro.errors import ReproError, short
+from repro.hf_compat import check_logits
 from repro.ids import embedded
 from repro.recompute import recomputed
 from repro.recurrence.causal import attention_with_previous
@@ -104,6 +105,7 @@ class MemoryDecoder(WithMemory):
 
     def __init__(self, config, memory: dict | None = None):
         super().__init__(config, memory)
+        check_logits(self.config)
         self.n_opening = self.memory.n_opening = open_windows(self)
 
     def _embedded(self, ids: Tensor) -> Tensor:

@@ -107,6 +107,10 @@ class RecurrentEncoder(PreTrainedModel):
 
     def __init__(self, config: PretrainedConfig, recurrence: RecurrenceConfig | None = None):
         check_settings(recurrence)
+        if getattr(config, "is_decoder", False):
+            raise ReproError("is_decoder is True, but a reader sees later tokens too; give an encoder.")
+        if self._padding_skipped and config.pad_token_id is None:
+            raise ReproError(f"pad_token_id is None, but positions of {self.named} count from it; set it.")
         if getattr(config, "position_embedding_type", "absolute") not in ("absolute", None):
             raise ReproError(f"position_embedding_type is {short(config.position_embedding_type)}; h_prev has no "
                              "position, so give a model with absolute positions.")
@@ -163,7 +167,8 @@ class RecurrentEncoder(PreTrainedModel):
     @property
     def n_positions(self) -> int:
         """The most tokens that a window can have."""
-        return self.config.max_position_embeddings - self._padding_skipped * (self.config.pad_token_id + 1)
+        skipped = self.config.pad_token_id + 1 if self._padding_skipped else 0
+        return self.config.max_position_embeddings - skipped
 
     @property
     def state_size(self) -> int:
