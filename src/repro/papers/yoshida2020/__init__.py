@@ -32,8 +32,8 @@ register(Paper(
          "overlap.",
     finding=Finding(
         "With windows of 64 tokens, a module that reads normalized states lowers the perplexity of Gemma 3 270M on "
-        "books by {0.size:.1%}, and the paper's module that of a small GPT-2 on articles by {1.size:.1%}. In windows of "
-        "300 the small model's change is {2.effect:+.1%}, which could be chance; the paper reports {2.paper:+.1%}.",
+        "books by {0.size:.1%}, and the paper's module that of a small GPT-2 on articles by {1.size:.1%}. In windows "
+        "of 300 the small model's change is {2.effect:+.1%}, which could be chance; the paper reports {2.paper:+.1%}.",
         {"yoshida2020-gemma-gain-normalized": "reproduced, smaller",
          "yoshida2020-matched-wikitext-103-second-block": "reproduced, smaller",
          "yoshida2020-table1-gain-disjoint": "not reproduced"}),
