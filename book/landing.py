@@ -56,6 +56,7 @@ def lead() -> str:
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     size = f", with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
+    size += " and Gemma 3 270M" * any(scale == "pretrained" for _, scale, _ in judged())
     done = sum(counted.values())
     return (f"So far, {done} of {every} claims are judged{size}" + f": {words}" * bool(words) + "."
             + f" The rest: {rest}." * bool(rest))

@@ -83,7 +83,7 @@ def table(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 6: the printed lengths, then ours, the averages with 95 % intervals over texts."""
     import pandas
 
-    rows = [["the paper", name, "–", row[AVERAGE], row[PERCENTILE], f"{printed_share():g}" if name == "IMDB" else "–"]
+    rows = [[name, "the paper", "–", row[AVERAGE], row[PERCENTILE], f"{printed_share():g}" if name == "IMDB" else "–"]
             for name, row in PRINTED.items()]
     for scale in reversed(context.scales):
         for config in context.plan(scale):
@@ -91,8 +91,8 @@ def table(context: ArtifactContext) -> "pandas.DataFrame":
             for record in context.records_of(config)[:1]:
                 cells = [f"{record.metrics['texts']:,.0f}", _mean(record.documents["all"]["wordpieces"]),
                          f"{record.metrics[PERCENTILE]:.0f}", f"{record.metrics[LONGER]:.1f}"]
-            rows.append([f"this study, {scale}", f"{config.corpus}, {' and '.join(config.splits)}", *cells])
-    return pandas.DataFrame(rows, columns=["source", "texts of", "texts", "average", "95th percentile",
+            rows.append([f"{config.corpus}, {' and '.join(config.splits)}", f"this study, {scale}", *cells])
+    return pandas.DataFrame(rows, columns=["texts of", "source", "texts", "average", "95th percentile",
                                            f"above {LIMIT}, %"])
 
 

@@ -19,7 +19,7 @@ register(Paper(
                         for row in printed_rows("sparse2019_table1_density_modelling") if "Sparse" in row["model"]),
     says="Two sparse patterns replace dense attention at a fraction of the cost, and predict as well or better.",
     finding=Finding(
-        "On images, strided attention takes {0.size:.0%} fewer operations. Which pattern predicts text best cannot be "
-        "told here: our dense attention is no better than a local window.",
+        "On images, strided attention takes {0.size:.0%} fewer operations. We cannot say here which pattern predicts "
+        "text best: our dense attention is no better than a local window.",
         {"sparse2019-table2-images-strided-cost": "reproduced",
          "sparse2019-table2-text-fixed-dense": "not testable here"})))

@@ -23,9 +23,10 @@ SCALES = {"pretrained": finetuning.SCALES["pretrained"] | {
     "corpus": "pg19-subset", "window": 64, "batch_size": 1, "windows_per_sequence": 20, "steps": 80,
     "train_documents": 60, "learning_rate": 4e-5, "modules": (), "warmup_steps": 10, "validation_head": 1024,
     "validation_tokens": 10_000, "test_head": 1536, "splits": ("test",), "normalize": False}}
+# Each row: the kind of model, whether it or the module compared with it is normalized, and the module in words.
 ROWS = (("baseline", False, "no module"), (LITERAL, False, "second layer, randomly initialized (the paper's)"),
-        (UNSCALED, False, "middle layer, mean token"), ("baseline", True, "no module, on the device of the next"),
-        ("recurrent", True, "middle layer, mean token, normalized"))  # kind of model, whether normalized, in words
+        (UNSCALED, False, "middle layer, mean token"), ("baseline", True, "no module, trained on the CPU"),
+        ("recurrent", True, "middle layer, mean token, normalized; trained on the CPU"))
 
 
 def grid(scale: str) -> list[dict]:
@@ -65,8 +66,8 @@ def gains(context):
                 row |= {"change": change(records, base), "masked out": change(records, base, "nll_masked"),
                         "another book's state": change(records, base, "nll_other_document")}
             rows.append(row)
-    return pandas.DataFrame(rows, columns=["model", "module", "seeds", "test", "change", "masked out",
-                                           "another book's state"]).fillna("–")
+    return pandas.DataFrame(rows, columns=["module", "change", "masked out", "another book's state", "test", "seeds",
+                                           "model"]).fillna("–")
 
 
 EVALUATION = evaluation("recurrence-gemma", "Recurrence in Gemma 3 270M, in windows of 64 tokens.", SCALES, grid,
