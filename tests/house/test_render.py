@@ -181,11 +181,12 @@ def test_the_headline_is_a_sentence_to_repeat_with_numbers_of_its_claims(page):
     from repro.study import claim
     from repro.study.claims import latest
 
-    short, long = (latest(claim(f"yoshida2020-{name}"))[1] for name in (
-        "matched-wikitext-103-second-block", "table1-gain-disjoint"))
+    gemma, short, long, other = (latest(claim(f"yoshida2020-{name}"))[1] for name in (
+        "gemma-gain-normalized", "matched-wikitext-103-second-block", "table1-gain-disjoint", "gemma-own-state"))
     told = page[page.index("**A memory"):].split("\n")[0]
-    assert f"by {-short.effect:.1%} in windows of 64 tokens" in told and f"{long.effect:+.1%}, which could" in told
-    assert short.high < 0 < long.high and long.low < 0
+    assert f"Gemma 3 270M on books by {-gemma.effect:.1%}; with the memory of another" in told and other.high < 0
+    assert f"gains {-short.effect:.1%} on articles" in told and f"{long.effect:+.1%}, which could" in told
+    assert max(gemma.high, short.high) < 0 < long.high and long.low < 0
 
 
 def test_the_papers_sizes_are_those_that_they_print():
