@@ -116,7 +116,7 @@ def own_state(records: Sequence[Record], split: str = "test") -> Measured:
 
 def shrinking(records: Sequence[Record]) -> Measured:
     """The gain on disjoint windows minus the gain at the larger overlap."""
-    return _less(*(gain([record for record in records if record.config["overlap"] == overlap])
+    return less(*(gain([record for record in records if record.config["overlap"] == overlap])
                    for overlap in _ends(record.config["overlap"] for record in records)))
 
 
@@ -127,7 +127,7 @@ def widening(records: Sequence[Record]) -> Measured:
     least, most = (gain([record for record in records if record.config["window"] == window], "validation")
                    for window in ends)
     return hardest([least._replace(note=f"window {ends[0]} alone"),
-                    _less(least, most)._replace(note=f"window {ends[0]} less window {ends[1]}")])
+                    less(least, most)._replace(note=f"window {ends[0]} less window {ends[1]}")])
 
 
 def more_on_books(records: Sequence[Record]) -> Measured:
@@ -135,7 +135,7 @@ def more_on_books(records: Sequence[Record]) -> Measured:
     independently, so the pairing of groups with books does not matter."""
     books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
     n = min(books.effects.shape[1], articles.effects.shape[1])
-    return _less(*(Measured(*(grouped(values, n) for values in (one.effects, one.control)))
+    return less(*(Measured(*(grouped(values, n) for values in (one.effects, one.control)))
                    for one in (books, articles)))
 
 
@@ -157,7 +157,8 @@ def _ends(values) -> tuple[int, int]:
     return min(values), max(values)
 
 
-def _less(first: Measured, second: Measured) -> Measured:
+def less(first: Measured, second: Measured) -> Measured:
+    """The first effect minus the second, and the same of their controls."""
     return Measured(first.effects - second.effects, first.control - second.control)
 
 

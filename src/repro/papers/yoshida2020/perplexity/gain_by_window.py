@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro.errors import ReproError
 from repro.papers.yoshida2020.perplexity import gemma, matched, pg19, wikitext103
 from repro.papers.yoshida2020.perplexity.tables import FIRST, LITERAL, UNSCALED, compare, row_kind
 from repro.study import Experiment, Record, RunConfig, Store, experiments
@@ -19,7 +20,9 @@ BASES = {"small": "our small GPT-2", "pretrained": "Gemma 3 270M", "medium": "ou
 PAPERS_PLACE = "at the second layer, as in the paper"
 PLACES = {"recurrent": PAPERS_PLACE, LITERAL: PAPERS_PLACE, FIRST: "at the first layer",
           UNSCALED: "in the middle, starting as the mean token"}
-NORMALIZED = "in the middle, reading normalized states"  # the module that Gemma has besides
+# The modules that only Gemma has.
+NORMALIZED = "in the middle, reading normalized states"
+SLOWER = "in the middle, starting as the mean token, at the normalized module's rate"
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,28 @@ def _measured(one: Experiment, scale: str, results: Path | str | None) -> Iterat
 
 
 def _baseline(config: RunConfig, plan: list[RunConfig]) -> RunConfig | None:
-    """The baseline that reads the same text in the same windows; its own one if a module has one (`gemma.grid`)."""
-    same = [other for other in plan if row_kind(other) == "baseline"
-            and (other.corpus, other.window) == (config.corpus, config.window)]
-    return next((other for other in same if other.normalize == config.normalize), same[0] if same else None)
+    """The baseline that reads the same text in the same windows, trained on the same device; None if there is none.
+
+    Raises ReproError if there are several.
+    """
+    same = [other for other in plan if row_kind(other) == "baseline" and _conditions(other) == _conditions(config)]
+    if len(same) > 1:
+        raise ReproError(f"{config.experiment} has {len(same)} baselines on {config.corpus} in windows of "
+                         f"{config.window} tokens; one is needed to compare with.")
+    return same[0] if same else None
+
+
+def _conditions(config: RunConfig) -> tuple:
+    """What a recurrent model and its baseline share. In Gemma's experiment they are trained on one of two devices."""
+    device = config.experiment == gemma.EVALUATION.name and gemma.on_cpu(config)
+    return config.corpus, config.window, device
 
 
 def _module(config: RunConfig) -> str:
-    return NORMALIZED if getattr(config, "normalize", False) else PLACES[row_kind(config)]
+    if config.normalize:
+        return NORMALIZED
+    slower = config.experiment == gemma.EVALUATION.name and gemma.on_cpu(config)
+    return SLOWER if slower else PLACES[row_kind(config)]
 
 
 def _printed() -> Iterator[Gain]:
