@@ -18,7 +18,7 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
           "GPT": "gpt", "GPTConfig": "gpt", "SIZES": "gpt", "LSTM": "lstm", "LSTMConfig": "lstm",
           "TaskModel": "tasks", "answers": "tasks", "collate": "tasks", "encode_example": "tasks", "labelled": "tasks",
-          "LED": "led", "Longformer": "longformer", "longformer_from": "longformer",
+          "Coreference": "coreference", "LED": "led", "Longformer": "longformer", "longformer_from": "longformer",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
