@@ -65,7 +65,7 @@ def _top(gain: float) -> float:
 
 
 def _mark(gain: Gain, name: str, left: float) -> str:
-    words = html.escape(f"{_title(gain)}: perplexity {_change(gain)}")
+    words = html.escape(f"{_title(gain)}: perplexity {changed(gain)}")
     parts = ""
     if gain.low is not None and gain.high is not None:
         upper, lower = _top(-gain.low), _top(-gain.high)
@@ -82,7 +82,8 @@ def _title(gain: Gain) -> str:
     return f"{gain.base} on {gain.text}, windows of {gain.window} tokens"
 
 
-def _change(gain: Gain) -> str:
+def changed(gain: Gain) -> str:
+    """The change in perplexity with its interval, if it has one."""
     if gain.low is None or gain.high is None:
         return signed(gain.change, ".1%")
     return bounded(gain.change, gain.low, gain.high, "+.1%")
@@ -90,7 +91,7 @@ def _change(gain: Gain) -> str:
 
 def _about(gain: Gain, name: str) -> str:
     """The numbers, records and command of a mark."""
-    facts = [f"perplexity {_change(gain)}"]
+    facts = [f"perplexity {changed(gain)}"]
     if gain.masked is not None:
         facts.append(f"{signed(gain.masked, '.1%')} with the module masked out")
     if gain.recurrent:

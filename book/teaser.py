@@ -4,8 +4,11 @@ records: python book/teaser.py."""
 from pathlib import Path
 from textwrap import fill
 
+from gain import changed
 from landing import exact, spans
 
+from repro.markup import signed
+from repro.papers.yoshida2020.perplexity.gain_by_window import gains_by_window
 from repro.paths import write_atomic
 from repro.study import ADDED, Store, artifact, claims, experiment
 from repro.study.claims import tally
@@ -16,24 +19,27 @@ from repro.study.rule import NOT_RUN, OPEN
 MARKERS = "<!-- {}:begin -->", "<!-- {}:end -->"
 
 
-def teaser(scale: str = "small") -> str:
-    """The gain from recurrence at each overlap, in the paper and here, as a Markdown table."""
-    frame = artifact("yoshida2020-table1-gain").render(scale, also=()).content
-    lines = [list(frame.columns), ["---"] * len(frame.columns), *frame.values.tolist()]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+def teaser() -> str:
+    """The gain from recurrence on test text, here and in the paper, as a Markdown table."""
+    rows = [["window", "text", "base model", "module", "change in perplexity", "with the module masked out"]]
+    rows += [["---"] * len(rows[0])]
+    for gain in gains_by_window():
+        if gain.split == "test":
+            masked = "–" if gain.masked is None else signed(gain.masked, ".1%")
+            rows.append([f"{gain.window} tokens", gain.text, gain.base, gain.module, changed(gain), masked])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def findings() -> str:
+    """What came out for each paper, in a sentence or two, as a Markdown list."""
+    return "\n".join(fill(f"- **{paper.name}**: {found}", 120, subsequent_indent="  ")
+                     for paper in papers() if (found := paper.finding.written()))
 
 
 def weights(scale: str = "small") -> str:
     """The size of the base model of a scale, from the record of its pretraining."""
     base = Store.for_scale(scale).get(experiment("pretrain-gpt2-mini").plan(scale)[0])
     return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
-
-
-def seeds(scale: str = "small") -> str:
-    """How many seeds the rows of the table have, such as "3 to 5 seeds"."""
-    plan = experiment("recurrence-wikitext103").plan(scale)
-    counts = sorted({len(Store.for_scale(scale).seeds(config)) for config in plan} - {0})
-    return (" to ".join(map(str, (counts[0], counts[-1]))) if len(counts) > 1 else f"{counts[0]}") + " seeds"
 
 
 def lead() -> str:
@@ -50,7 +56,7 @@ def lead() -> str:
     lacking = " or ".join(f"{what} ({n})" for n, what in ((waiting, "more seeds"), (left, "their runs")) if n)
     text = (f"{sum(counted.values())} of {every} claims are judged, all by one rule: {words}. "
             f"{f'The other {waiting + left} wait for {lacking}. ' * bool(lacking)}The papers make {every - own} of the "
-            f"claims; {own} are ours. The base models are small: {weights()}, against 124 million in the paper's "
+            f"claims; {own} are ours. Most base models are small: {weights()}, against 124 million in the paper's "
             f"GPT-2. So levels differ widely: {perplexity}. \"Not testable here\" means that the interval leaves the "
             "question open for one of three reasons: the control shows the effect too, this setup leaves no room for "
             "it, or the noise would hide it.")
@@ -65,16 +71,13 @@ def listed() -> str:
 
 
 def results() -> str:
-    """What came out, in a paragraph and a table."""
-    above = ("How much recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1).\n"
-             f"Brackets are 95 % intervals over documents and {seeds()}; our model has {weights()} and is fine-tuned\n"
-             "on WikiText-2's training text.")
-    below = ("`T` is the window length. `module` compares the test perplexity of the recurrent model with the same\n"
-             "model after its module is masked out; below zero, the module helps. `first block` puts the module at\n"
-             "the first of six blocks, at the same relative depth as the paper's second of twelve.\n"
-             "`against the control` compares with a baseline trained at the same overlap. Chapter 6 shows the window\n"
-             "at which the module does help; chapter 4 shows it on text whose best possible perplexity is known.")
-    return f"{lead()}\n\n{above}\n\n{teaser()}\n\n{below}"
+    """What came out: the findings, the verdicts, and the gains from recurrence."""
+    above = fill(
+        "How much recurrence changes word perplexity on test text, read in windows that do not overlap (below zero, "
+        "recurrence helps). Brackets are 95 % intervals over seeds and documents, each for its row alone; verdicts use "
+        "wider ones where several claims are judged together. If the change stays when the module is masked out, the "
+        "memory did not cause it.", 120)
+    return f"{findings()}\n\n{lead()}\n\n{above}\n\n{teaser()}"
 
 
 def filled(text: str) -> str:
