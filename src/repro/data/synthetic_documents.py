@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from repro.data.examples import LabelledText
 from repro.data.synthetic import SyntheticBooks
@@ -36,6 +37,7 @@ class SyntheticDocuments:
     n_cues: int = 3
     reliability: float = 0.9
     seed: int = 0
+    cues: ClassVar = CUES
 
     def __post_init__(self) -> None:
         limits = {"n_words": (1, float("inf")), "far": (0, self.n_words - 1), "n_cues": (1, self.n_words - self.far),
@@ -51,16 +53,16 @@ class SyntheticDocuments:
         for _ in range(self.n_cues):
             shown_label = label if draw.random() < self.reliability else 1 - label
             place = places.pop(int(draw.random() * len(places)))
-            words[place] = CUES[shown_label][int(draw.random() * len(CUES[shown_label]))]
+            words[place] = self.cues[shown_label][int(draw.random() * len(self.cues[shown_label]))]
         return LabelledText(f"{split}-{index}", " ".join(words), label)
 
     def lexicon(self) -> list[str]:
         """Every word a document can hold, each once."""
-        return [*self._books.lexicon(), *CUES[0], *CUES[1]]
+        return [*self._books.lexicon(), *self.cues[0], *self.cues[1]]
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter, with the word lists and with how documents are written."""
-        identity = f"{self} {VERSION} {CUES} {self.example('train', 0)} {self._books.fingerprint()}"
+        identity = f"{self} {VERSION} {self.cues} {self.example('train', 0)} {self._books.fingerprint()}"
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def best_hits(self, examples: Iterable[LabelledText], window: int | None = None) -> list[float]:
@@ -69,7 +71,7 @@ class SyntheticDocuments:
         hits = []
         for example in examples:
             seen = example.text.split()[:window]
-            lead = sum((word in CUES[example.label]) - (word in CUES[1 - example.label]) for word in seen)
+            lead = sum((word in self.cues[example.label]) - (word in self.cues[1 - example.label]) for word in seen)
             hits.append(0.5 if self.reliability == 0.5 or lead == 0 else float(lead > 0))
         return hits
 
@@ -78,5 +80,20 @@ class SyntheticDocuments:
         return SyntheticBooks(book_words=self.n_words, seed=self.seed)
 
 
+@dataclass(frozen=True)
+class SyntheticReviews(SyntheticDocuments):
+    """Documents in which one word decides the label: a word of the generated books that this text does not need."""
+
+    n_words: int = 256
+    n_cues: int = 1
+    reliability: float = 0.95
+    cues: ClassVar = (("tedious", "guilty"), ("clever", "comic"))
+
+    @cached_property
+    def _books(self) -> SyntheticBooks:
+        return SyntheticBooks(n_topics=4, book_words=self.n_words, seed=self.seed)
+
+
 DOCUMENTS = SyntheticDocuments()  # the corpus `synthetic-documents`
+REVIEWS = SyntheticReviews()  # the corpus `synthetic-reviews`
 SIZES = {"train": 800, "validation": 100, "test": 200}

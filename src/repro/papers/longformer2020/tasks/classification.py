@@ -1,0 +1,109 @@
+"""Classification by the first token: reviews of films, partisan news, and generated documents (section 6.3)."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.loss import cross_entropy
+from repro.papers.longformer2020.tasks.frame import Task
+from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+
+FOLDS = 5  # of Hyperpartisan
+
+
+class LabelHead(nn.Module):
+    """Logits (B, labels) from the state of the first token."""
+
+    def __init__(self, width: int, n_labels: int):
+        super().__init__()
+        self.dense, self.output = nn.Linear(width, width), nn.Linear(width, n_labels)
+
+    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.output(self.dense(read.first).tanh())
+
+    def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """Nats of the right label (B,)."""
+        return cross_entropy(logits, batch["labels"], "none")
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Texts with one of two labels. The first token attends globally.
+
+    metric: of Table 7. folds: whether the seed chooses one of five parts as the test set; all examples are tested once
+    in five seeds.
+    """
+
+    metric: str = "accuracy"
+    folds: bool = False
+    first_piece: bool = True
+
+    def rows(self, config: Any) -> dict[str, list]:
+        from repro.data import corpus
+
+        source = corpus(config.corpus)
+        found = {split: list(source.examples(split)) for split in source.splits}
+        if self.folds:
+            found = fold([row for rows in found.values() for row in rows], config.seed)
+        draw = random.Random(0)
+        train = found["train"]
+        if "validation" not in found:
+            draw.shuffle(train)
+            found["validation"], train = train[:config.held_out], train[config.held_out:]
+        if config.n_train is not None:
+            train = draw.sample(train, config.n_train)
+        return {"train": train, "validation": found["validation"], "test": found["test"]}
+
+    def example(self, row: Any, words: Words) -> Example:
+        return Example(row, [words.cls], words.encode(row.text), global_prefix=[0], targets=row.label)
+
+    def head(self, config: Any, width: int) -> nn.Module:
+        return LabelHead(width, 2)
+
+    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        return {"labels": torch.tensor([one.targets for one in examples])}
+
+    def predictions(self, outputs: Tensor, examples: Sequence[Example]) -> list[int]:
+        return outputs.argmax(-1).tolist()
+
+    def score(self, rows: Sequence[Any], predictions: Sequence[int]) -> tuple[dict[str, float], dict[str, list]]:
+        from repro.evaluation.classification import METRICS, score
+
+        labels = [row.label for row in rows]
+        return {name: 100 * score(labels, predictions, name) for name in METRICS}, {
+            "id": [row.id for row in rows], "label": labels, "prediction": list(predictions)}
+
+    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
+        """For generated texts, the best possible accuracy with the whole text, and with its first 128 words."""
+        from repro.data import corpus
+
+        if not (made := corpus(config.corpus).generator):
+            return {}
+        whole, short = (made.best_hits(rows["test"], window) for window in (None, made.far))
+        return {"best": 100 * sum(whole) / len(whole), "best_short": 100 * sum(short) / len(short)}
+
+
+def fold(rows: Sequence[Any], seed: int) -> dict[str, list]:
+    """The rows in an order drawn once: part `seed` of five is the test set, the others are for training."""
+    shuffled = sorted(rows, key=lambda row: row.id)
+    random.Random(0).shuffle(shuffled)
+    test = shuffled[seed % FOLDS::FOLDS]
+    names = {row.id for row in test}
+    return {"train": [row for row in shuffled if row.id not in names], "test": test}
+
+
+# At smoke, one word in the second half of a text of 256 decides its label.
+SMOKE = {"corpus": "synthetic-reviews", "max_positions": 512, "window": 16, "epochs": 3, "batch_size": 16,
+         "learning_rate": 5e-3, "optimizer": "muon", "best": "accuracy"}
+PRETRAINED = {"precision": "bf16"}
+IMDB = Classification("imdb", {
+    "smoke": SMOKE,
+    "pretrained": PRETRAINED | {"corpus": "imdb-subset", "n_train": 6_000, "held_out": 500, "epochs": 1,
+                                "best": "accuracy"}})
+HYPERPARTISAN = Classification("hyperpartisan", {
+    "pretrained": PRETRAINED | {"corpus": "hyperpartisan", "held_out": 64, "epochs": 3, "batch_size": 4, "best": "f1"}},
+    metric="f1", folds=True)

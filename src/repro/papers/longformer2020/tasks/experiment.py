@@ -1,0 +1,98 @@
+"""Longformer's tasks (Beltagy et al. 2020, section 6 and Table 7): a short model, Longformer, and a cut as control.
+
+All three start from the same pretrained encoder, RoBERTa or at `pretrained` MiniLM, and have the same head, training
+examples, order, steps and seeds. "short" is the paper's RoBERTa: it reads a context in pieces of as many tokens as it
+has positions, and the states of all pieces are joined. "longformer" reads it whole, with global tokens that the task
+chooses. "longformer-cut" is the same model on the beginning of the context only.
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from repro.papers.base.pretraining import PROCESS
+from repro.papers.longformer2020.tasks.classification import HYPERPARTISAN, IMDB
+from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
+from repro.papers.longformer2020.tasks.reader import MODELS
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+PAPER = "longformer2020"
+TASKS = {one.name: one for one in (IMDB, HYPERPARTISAN)}
+
+
+class Config(RunConfig):
+    """A task, a model, how it reads, and its training."""
+
+    task: Literal["triviaqa", "hotpotqa", "coreference", "imdb", "hyperpartisan"]
+    model: Literal["short", "longformer", "longformer-cut"]
+    max_positions: int = Field(4096, ge=2)  # tokens of a text that are read, with the prefix and the separator
+    window: int = Field(256, ge=2)  # keys on both sides of a token together
+    cut: int = Field(128, ge=1)  # tokens of the context that "longformer-cut" reads
+    n_train: int | None = Field(None, ge=1)  # training examples; None: all
+    held_out: int = Field(1, ge=1)  # training examples that choose the weights, for a corpus without validation
+    epochs: int = Field(3, ge=1)
+    batch_size: int = Field(8, ge=1)  # examples
+    learning_rate: float = Field(1e-4, gt=0)
+    head_learning_rate: float | None = Field(None, gt=0)  # None: learning_rate
+    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then linear to 0
+    weight_decay: float = Field(0.01, ge=0)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    precision: Literal["no", "bf16"] = "no"  # of training and scoring
+    recompute: bool = False  # of layers, in the backward pass
+    best: str = "loss"  # the metric of the validation examples that chooses the epoch
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.window % 2:
+            raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
+        if self.max_positions < (known := base_of(self).n_positions):
+            raise ValueError(f"max_positions is {self.max_positions}, but the base already has {known}; give at least "
+                             "that many")
+        if self.task not in TASKS:
+            raise ValueError(f"task {self.task} is not declared; declared are {', '.join(TASKS)}")
+        return self
+
+
+def execute(config, context) -> Outcome:
+    return TASKS[config.task].execute(config, context)
+
+
+# Training examples, those read without training, and the tokens of a text, about.
+KNOWN = {"synthetic-reviews": (800, 300, 300), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800)}
+RATE = {"smoke": 2e10, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+
+
+def estimate(config):
+    base = base_of(config)
+    n_train, n_held, length = KNOWN.get(config.corpus, (1_000, 300, 1_000))
+    d, layers, piece = base.n_embd, base.n_layer, base.n_positions
+    if config.model == "longformer-cut":
+        read = min(config.cut, length)
+    elif config.model == "short" and TASKS[config.task].first_piece:
+        read = min(piece, length)
+    else:
+        read = length
+    seen = min(piece, read) if config.model == "short" else min(config.window, read)
+    n_train = config.n_train or n_train
+    forward = read * layers * (24 * d**2 + 4 * seen * d)
+    flops = forward * (3 * config.epochs * n_train + n_held + config.epochs * config.held_out)
+    positions = piece if config.model == "short" else config.max_positions
+    n = PRETRAINING.estimate(base).parameters + (positions - piece) * d + 3 * layers * (d**2 + d)
+    longest = piece if config.model == "short" else config.max_positions
+    kept = config.batch_size * min(longest, 4 * read) * d * 4 * (2 * layers + 34 if config.recompute else 34 * layers)
+    return Estimate(n, config.epochs * n_train * read, flops, PROCESS + 16 * n + kept, flops / RATE[config.scale])
+
+
+def grid(scale: str) -> list[dict]:
+    """The three models on every task of this scale, with the task's settings."""
+    return [{"task": task.name, "model": model, **task.scales[scale]} for task in TASKS.values()
+            if scale in task.scales for model in MODELS]
+
+
+SCALES = tuple(scale for scale in RATE if any(scale in task.scales for task in TASKS.values()))
+EXPERIMENT = Experiment(
+    name="longformer-tasks", paper=PAPER, config=Config, scales=dict.fromkeys(SCALES, {}), grid=grid, execute=execute,
+    estimate=estimate, needs=lambda config: [base_of(config)],
+    reads=lambda config: PRETRAINING.reads(base_of(config)),
+    summary="Longformer's tasks: the short encoder in pieces, Longformer, and a cut text.")
+register(EXPERIMENT)

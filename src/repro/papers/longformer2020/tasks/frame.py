@@ -1,0 +1,223 @@
+"""What all tasks share: the declaration of a task, the model, its training, reading with it, and the record."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.papers.base.models import EXPERIMENTS
+from repro.papers.base.pretraining import tokeniser_of
+from repro.papers.longformer2020.tasks.reader import Example, Reader, Words, load_encoder, padded, reader_from
+from repro.study import Outcome, RunConfig
+
+PRETRAINING = EXPERIMENTS["roberta-mini"]
+SPLITS = "validation", "test"
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A task on long texts: what it reads, its head, and how its predictions are scored.
+
+    scales: the settings of each scale. special: tokens that it adds. first_piece: whether the short model needs only
+    the first piece of a text. units: of its metrics.
+    """
+
+    name: str
+    scales: Mapping[str, Mapping[str, Any]]
+    special: Sequence[str] = ()
+    first_piece: bool = False
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @abstractmethod
+    def rows(self, config: Any) -> dict[str, list]:
+        """The rows of `train`, `validation` and `test`. The weights are chosen on `validation`; `test` may be empty."""
+
+    @abstractmethod
+    def example(self, row: Any, words: Words) -> Example:
+        """A row in tokens. Its targets may lie beyond a context that is cut afterward."""
+
+    @abstractmethod
+    def head(self, config: Any, width: int) -> nn.Module:
+        """A module with `forward(read: Read, batch)`, which returns its outputs in any form, and `losses(outputs,
+        batch)`, which returns nats (B,). `batch` holds the tensors of `padded` and of `targets`."""
+
+    @abstractmethod
+    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """The targets of a batch: tensors whose first dimension is the number of examples."""
+
+    @abstractmethod
+    def predictions(self, outputs: Any, examples: Sequence[Example]) -> list:
+        """One prediction for each example, from the outputs of the head."""
+
+    @abstractmethod
+    def score(self, rows: Sequence[Any], predictions: Sequence[Any]) -> tuple[dict[str, float], dict[str, list]]:
+        """Metrics, and for each row what intervals and claims need, by name."""
+
+    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
+        """Further metrics that need no model, such as the best possible score of generated texts."""
+        return {}
+
+    def execute(self, config: Any, context: Any) -> Outcome:
+        """A run: one model trained and scored."""
+        return execute(config, context, self)
+
+
+class TaskModel(nn.Module):
+    """A reader with a head. Batches are those of `collate`.
+
+    `module_learning_rate` of a training applies to the head.
+    """
+
+    def __init__(self, reader: Reader, head: nn.Module):
+        super().__init__()
+        self.reader, self.head, self.config = reader, head, reader.config
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Any:
+        return self.head(self.reader(batch), batch)
+
+    def added_parameters(self) -> Iterable[nn.Parameter]:
+        """The weights of the head."""
+        return self.head.parameters()
+
+
+class Objective(nn.Module):
+    """The mean loss of a batch, in nats per example."""
+
+    def __init__(self, model: TaskModel, task: str):
+        super().__init__()
+        self.model, self.task = model, task
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.model.head.losses(self.model(batch), batch).mean()
+
+    def settings(self) -> dict:
+        """The task, how texts are read, and the encoder's settings."""
+        from repro.training import model_settings
+
+        reader = self.model.reader
+        return {"task": self.task, "piece": reader.piece, "first_piece": reader.first_piece,
+                "model": model_settings(self.model)}
+
+
+def base_of(config: Any) -> RunConfig:
+    """The run that leaves the pretrained encoder."""
+    return PRETRAINING.plan(config.scale)[0]
+
+
+def words_of(config: Any, task: Task) -> Words:
+    """The tokenizer of the encoder, with the task's tokens."""
+    return Words(tokeniser_of(base_of(config)), task.special)
+
+
+def new_model(config: Any, context: Any, task: Task, words: Words) -> TaskModel:
+    """The pretrained encoder with the task's head. The seed draws the head, and the embeddings of added tokens."""
+    torch.manual_seed(config.seed)
+    base = load_encoder(context.need(base_of(config))[1] / "model")
+    head = task.head(config, base.config.hidden_size)
+    return TaskModel(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece),
+                     head)
+
+
+def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[Example]:
+    """The examples of these rows: contexts are cut at the positions of the Longformer, for every model, and at `cut`
+    tokens for the control."""
+    found = [task.example(row, words) for row in rows]
+    found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
+    return [one.cut(config.cut) for one in found] if config.model == "longformer-cut" else found
+
+
+def collate(task: Task, examples: Sequence[Example]) -> dict[str, Tensor]:
+    """A batch of the reader's and of the task's tensors."""
+    return padded(examples) | task.targets(examples)
+
+
+def autocast(config: Any, model: nn.Module) -> AbstractContextManager:
+    """Within it a model computes in the precision of the config."""
+    device = next(model.parameters()).device.type
+    return torch.autocast(device, torch.bfloat16, enabled=config.precision == "bf16")
+
+
+def read_with(config: Any, task: Task, model: TaskModel, examples: Sequence[Example],
+              progress: Any = None) -> tuple[list, list[float]]:
+    """The prediction and the loss of each example, in nats. Batches hold texts of similar length."""
+    from repro.cpu import exact_products
+    from repro.ids import evaluating
+
+    order = sorted(range(len(examples)), key=lambda k: len(examples[k]))
+    device, found, nats = next(model.parameters()).device, [None] * len(order), [0.0] * len(order)
+    most = config.batch_size * max(map(len, examples), default=1)
+    exact = exact_products(model if config.precision == "no" else None, most, device)
+    with torch.no_grad(), evaluating(model), exact, autocast(config, model):
+        for start in range(0, len(order), config.batch_size):
+            these = order[start:start + config.batch_size]
+            some = [examples[k] for k in these]
+            batch = {name: x.to(device) for name, x in collate(task, some).items()}
+            outputs = model(batch)
+            losses = model.head.losses(outputs, batch).tolist()
+            for k, prediction, loss in zip(these, task.predictions(outputs, some), losses, strict=True):
+                found[k], nats[k] = prediction, loss
+            if progress is not None:
+                progress.advance(len(some))
+    return found, nats
+
+
+def fit(config: Any, context: Any, task: Task, model: TaskModel, train: list[Example], chosen_on: list[Example],
+        name: str = "training"):
+    """Train a model in place; the weights are those of the epoch that is best on `chosen_on`, if there are any.
+
+    Returns the result of training. All models get the same examples in the same order; the examples of a batch
+    have similar lengths, counted before any cut.
+    """
+    from repro.training import LengthBuckets, TrainConfig
+    from repro.training import train as training
+
+    def validate(objective: Objective) -> dict[str, float]:
+        predictions, nats = read_with(config, task, objective.model, chosen_on)
+        metrics, _ = task.score([one.row for one in chosen_on], predictions)
+        return {"loss": sum(nats) / len(nats), **metrics}
+
+    lengths = [one.whole or len(one) for one in train]
+    batches = LengthBuckets(train, lengths, lambda some: collate(task, some), config.batch_size, config.seed)
+    total = config.epochs * len(train)
+    settings = TrainConfig(
+        total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
+        config.weight_decay, validate_every=len(train), precision=config.precision, seed=config.seed,
+        optimizer=config.optimizer, best=config.best, best_is="lowest" if config.best == "loss" else "highest",
+        module_learning_rate=config.head_learning_rate)
+    if config.recompute:
+        model.reader.encoder.gradient_checkpointing_enable()
+    with context.progress(total, f"{name} {config.task} {config.model}", "examples") as bar:
+        return training(Objective(model.train(), task.name), batches, settings, context.folder / name,
+                        validate if chosen_on else None, bar)
+
+
+def execute(config: Any, context: Any, task: Task) -> Outcome:
+    """Train a model on a task and score it."""
+    words, rows = words_of(config, task), task.rows(config)
+    model = new_model(config, context, task, words)
+    examples = {split: encoded(config, task, found, words) for split, found in rows.items()}
+    result = fit(config, context, task, model, examples["train"], examples["validation"])
+    splits = [split for split in SPLITS if examples.get(split)]
+    metrics, documents = {}, {}
+    with context.progress(sum(len(examples[split]) for split in splits), "reading", "examples") as bar:
+        for split in splits:
+            predictions, nats = read_with(config, task, model, examples[split], bar)
+            scores, documents[split] = task.score(rows[split], predictions)
+            metrics |= {f"{split}_{name}": value for name, value in scores.items()}
+            metrics[f"{split}_nats"] = sum(nats) / len(nats)
+    most = model.reader.piece if model.reader.first_piece else config.max_positions
+    lengths = [min(len(one), most) for one in examples[splits[-1]]]
+    metrics |= task.known(config, rows) | {
+        "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"]),
+        "parameters": sum(weight.numel() for weight in model.parameters())}
+    units = {name: UNITS.get(name) or task.units.get(name.partition("_")[2] if name.startswith(SPLITS) else name)
+             or ("nats per example" if name.endswith("nats") else "per cent") for name in metrics}
+    return Outcome(metrics, units, config.model, result.curves, documents,
+                   {"tokeniser": words.coder.fingerprint, "chosen": result.best})
+
+
+UNITS = {"tokens_read": "tokens per example", "train_examples": "examples", "parameters": "weights"}
