@@ -43,6 +43,74 @@ def outcome(context, tmp_path_factory):
         yield experiment("propagation-pg19").execute(CONFIG, context)
 
 
+def test_at_pretrained_it_needs_gemma_with_and_without_the_normalized_module():
+    from repro.papers.yoshida2020.perplexity import gemma
+    from repro.papers.yoshida2020.perplexity.evaluation import trained
+
+    ran = experiment("recurrence-gemma").plan("pretrained", None, [2])
+    for config in experiment("propagation-pg19").plan("pretrained", None, [2]):
+        assert experiment("propagation-pg19").needs(config) == [
+            next(trained(run) for run in ran if gemma.place(run) == (model, True, 0))
+            for model in ("baseline", "recurrent")]
+
+
+@pytest.fixture(scope="module")
+def from_gemma(tmp_path_factory):
+    """An outcome at `pretrained`, of tiny random Gemmas on the embedded books, and the Gemma with a module."""
+    import tiny_gemma
+
+    from repro.data import tokeniser
+    from repro.models import load_causal_lm, save_causal_lm
+    from repro.papers.yoshida2020.propagation import experiment as module
+    from repro.recurrence import RecurrenceConfig
+
+    coder, folder = tokeniser("word", corpus="synthetic-books"), tmp_path_factory.mktemp("gemma")
+    base = tiny_gemma.model(coder.vocab_size)
+    base.config.opening_token = coder.bos
+    base.save_pretrained(folder / "baseline" / "model")
+    settings = RecurrenceConfig(1, 12, 2, zero_init=True, residual=True, normalize=True)
+    recurrent = load_causal_lm(folder / "baseline" / "model", settings)
+    save_causal_lm(recurrent, folder / "recurrent" / "model")
+    sets = SETS | {"corpus": "synthetic-books", "reach_texts": 0, "continuation": 8}
+    this = SimpleNamespace(folder=None, progress=Progress(False), need=lambda run: (
+        SimpleNamespace(id=run.model), folder / run.model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_WORK", str(tmp_path_factory.mktemp("work")))
+        patch.setattr(module, "tokeniser_of", lambda config: coder)
+        patch.setattr(module, "gained", lambda *args: {})  # real books have no bounds
+        config = experiment("propagation-pg19").plan("pretrained", sets)[0]
+        yield experiment("propagation-pg19").execute(config, this), base, recurrent
+
+
+def test_gemma_opens_the_context_and_the_continuation(from_gemma):
+    """The baseline and the module read <bos> before the one token, the module also the window before."""
+    import torch
+
+    from repro.data import tokeniser
+
+    outcome, base, recurrent = from_gemma
+    coder = tokeniser("word", corpus="synthetic-books")
+    one = outcome.notes["examples"][1]
+    context, first = (torch.from_numpy(coder.encode(one[name])).long()[None] for name in ("context", "first"))
+    assert context.shape == (1, 64) and first.shape == (1, 1)
+    ids = torch.cat([torch.full((1, 1), coder.bos), first], 1)
+    text = torch.cat([context, first], 1)
+    with torch.no_grad():
+        for _ in range(8):
+            ids = torch.cat([ids, base(ids, use_cache=False).logits[:, -1:].argmax(-1)], 1)
+            text = torch.cat([text, recurrent(text, window=64).logits[:, -1:].argmax(-1)], 1)
+    written = one["continuations"]
+    assert written["baseline"] == written["masked"] == coder.decode(ids[0, 2:].numpy())  # the module starts at zero
+    assert written["recurrent"] == coder.decode(text[0, 65:].numpy()) != written["baseline"]
+
+
+def test_gemma_leaves_out_how_far_back_it_reaches(from_gemma):
+    outcome = from_gemma[0]
+    assert not {"reach", "distance"} & set(outcome.documents)
+    assert all(len(outcome.documents[writer]["jsd own"]) == 40 for writer in ("baseline", "recurrent", "masked"))
+    assert outcome.notes["trained_by"] == {"baseline": "baseline", "recurrent": "recurrent"}
+
+
 def test_it_needs_both_models_trained_without_overlap_on_its_window():
     for config in (CONFIG, CONFIG.model_copy(update={"window": 20, "seed": 3})):
         needs = experiment("propagation-pg19").needs(config)
@@ -150,7 +218,8 @@ def test_it_runs_again_to_the_same_bit(outcome, context):
 @pytest.mark.parametrize(("sets", "words"), [
     ({"continuation": 31}, "continuation is 31 tokens; it must fit the window"),
     ({"reach_overlap": 30}, "reach_overlap is 30"), ({"contexts": 5}, "examples is 12; there are only 5"),
-    ({"topics": 1}, "topics is 1"), ({"window": 1}, "window is 1"), ({"corpus": "pg20"}, "pg19")])
+    ({"reach_texts": 1}, "use 2 or more, or 0"), ({"topics": 1}, "topics is 1"),
+    ({"window": 1}, "window is 1"), ({"corpus": "pg20"}, "pg19")])
 def test_settings_that_do_not_fit_are_refused_before_anything_runs(sets, words):
     with pytest.raises(ReproError, match=words):
         experiment("propagation-pg19").plan("smoke", sets)
@@ -163,7 +232,7 @@ def test_too_many_contexts_and_topics_of_nothing_are_refused(context):
             this.execute(this.plan("smoke", SETS | sets)[0], context)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])
+@pytest.mark.parametrize("scale", ["smoke", "small", "pretrained", "medium", "paper"])
 def test_every_scale_can_be_estimated(scale):
     config = experiment("propagation-pg19").plan(scale)[0]
     estimate = experiment("propagation-pg19").estimate(config)

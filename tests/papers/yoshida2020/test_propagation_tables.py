@@ -11,6 +11,7 @@ from repro.papers.yoshida2020.propagation.tables import (
     by_distance,
     consistency,
     controls,
+    distance_names,
     divergences,
     known_gain,
     marked,
@@ -105,12 +106,13 @@ def test_the_true_text_says_how_much_closer_a_continuation_can_be():
     assert claim("yoshida2020-topic-jsd-share").judge([record()], [record()]).room == pytest.approx(0.5)
 
 
-def test_pronouns_are_counted_by_book():
+@pytest.mark.parametrize("what", ["pronouns", "names"])
+def test_what_fits_is_counted_by_book(what):
     made = record()
     for writer, own in (("recurrent", [[3, 4], [1, 1], [0, 0]]), ("baseline", [[1, 2], [0, 2], [0, 0]]),
                         ("book", [[2, 2], [1, 1], [4, 4]])):
-        made.documents[writer] |= {"pronouns own": own, "pronouns other": [[1, 2], [1, 2], [0, 0]]}
-    found = claim("yoshida2020-pronouns").judge([made], [made])
+        made.documents[writer] |= {f"{what} own": own, f"{what} other": [[1, 2], [1, 2], [0, 0]]}
+    found = claim(f"yoshida2020-{what}").judge([made], [made])
     assert found.effect == pytest.approx((3 + 2) / 10) and found.n_units == 3
     assert (found.control, found.room) == (0, pytest.approx((7 + 2) / 10))
 
@@ -209,6 +211,13 @@ def test_reach_is_a_mean_over_texts_and_zero_is_zero():
     assert shown["baseline"].tolist() == ["0", "0"] and shown["baseline with overlap"].tolist() == ["3 [3, 3]", "0"]
     assert shown["recurrent"].tolist() == ["3 [1.5, 6]", "0.5 [0.5, 0.5]"]
     assert set(found["small: mean change"]) == {"not run"}
+
+
+def test_records_without_reach_show_a_dash_not_a_missing_run():
+    assert reach_by_reader([record()]) == reach_by_reader([record()], "distance") == {}
+    assert distance_names([record()]) == []
+    assert set(reach(Shown(smoke=[record()]))["smoke: mean change"]) == {"–"}
+    assert by_distance(Shown(smoke=[record()])).iloc[0].tolist() == ["smoke"] + ["–"] * 4
 
 
 def test_distance_keeps_the_bins_of_each_scale_apart():

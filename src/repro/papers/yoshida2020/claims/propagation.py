@@ -1,6 +1,7 @@
-"""The claims on what crosses a window boundary: topics and pronouns. Effects are by book."""
+"""The claims on what crosses a window boundary: topics, names and pronouns. Effects are by book."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import log
 from typing import TYPE_CHECKING
 
@@ -45,21 +46,24 @@ def closer(records: list[Record], writer: str = "recurrent") -> Measured:
     return Measured(by_book(records, is_closer("own", writer)), by_book(records, is_closer("other", writer)))
 
 
-def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The writer's gendered pronouns that fit minus those that do not, per context, minus the same of the baseline. The
-    control asks whether they fit contexts of other books."""
+def fitting(what: str, records: list[Record], writer: str = "recurrent") -> Measured:
+    """The writer's names or gendered pronouns that fit minus those that do not, per context, minus the same of the
+    baseline. The control asks whether they fit contexts of other books."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
 
     def right(record: Record, name: str, against: str) -> np.ndarray:
-        kept, n = np.transpose(record.documents[name][f"pronouns {against}"])
+        kept, n = np.transpose(record.documents[name][f"{what} {against}"])
         contexts = np.bincount(record.documents["contexts"]["book"])
         return linearised(2 * kept - n, contexts[contexts > 0])
 
     def more(against: str) -> np.ndarray:
         return np.array([right(record, writer, against) - right(record, "baseline", against) for record in records])
     return Measured(more("own"), more("other"))
+
+
+pronouns, names = partial(fitting, "pronouns"), partial(fitting, "names")
 
 
 def true_text(measure: Callable[[list[Record], str], Measured], null: float = 0.0) -> Assay:
@@ -84,6 +88,8 @@ def _printed(quantity: str) -> list[float]:
     return [float(row["value"]) for row in printed_rows(TABLE) if row["quantity"] == quantity]
 
 
+CAST = {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",), "direction": "higher",
+        "unit_shown": "a context", "why_no_paper_effect": "the paper shows examples only"}
 TOPICS = {"paper": PAPER, "source": "Section 5.3.1", "experiment": EXPERIMENT.name, "unit": "book",
           "about": ("yoshida2020-topic-jsd", "yoshida2020-topic-controls"), "control": "contexts of other books"}
 CLAIMS = (
@@ -99,9 +105,10 @@ CLAIMS = (
                    "baseline's.",
           short="In most contexts recurrence stays closer to the topic.",
           paper_effect=printed_share, unit_shown="of contexts"),
-    Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
-          measure=pronouns, direction="higher", assay=true_text(pronouns), unit_shown="a context",
+    Claim(id="yoshida2020-pronouns", **TOPICS | CAST, measure=pronouns, assay=true_text(pronouns),
           sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
-          short="Recurrence keeps the gender of pronouns more often.",
-          why_no_paper_effect="the paper shows examples only"),
+          short="Recurrence keeps the gender of pronouns more often."),
+    Claim(id="yoshida2020-names", **TOPICS | CAST, measure=names, assay=true_text(names),
+          sentence="The recurrent model's continuations repeat names of their context more often than the baseline's.",
+          short="Recurrence repeats names of the context more often."),
 )

@@ -1,10 +1,14 @@
-"""Measures what the recurrence module carries across a window boundary (Yoshida et al. 2020, section 5.3)."""
+"""Measures what the recurrence module carries across a window boundary (Yoshida et al. 2020, section 5.3).
+
+At `pretrained` the two models are those of `recurrence-gemma` that were trained on the CPU: Gemma 3 270M without a
+module, and with the normalized one. How far back they reach is not measured there: it takes hours.
+"""
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020.perplexity import evaluation
+from repro.papers.yoshida2020.perplexity import evaluation, gemma
 from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING
 from repro.papers.yoshida2020.perplexity.pg19 import EVALUATION as BOOKS
 from repro.papers.yoshida2020.propagation.tables import (
@@ -30,7 +34,7 @@ class Config(RunConfig):
     topic_piece: int = Field(1000, ge=1)  # words of the pieces of books that are its documents
     topic_passes: int = Field(2, ge=1)  # over these documents
     windows_back: int = Field(5, ge=2)  # windows before the scored one, replaced one at a time
-    reach_texts: int = Field(500, ge=2)  # texts in which windows are replaced
+    reach_texts: int = Field(500, ge=0)  # texts in which windows are replaced, at least 2; 0: not measured
     reach_changes: int = Field(4, ge=1)  # tokens replaced in each of these texts, one at a time
     reach_overlap: int = Field(150, ge=0)  # tokens, of the baseline that reads with overlap
     examples: int = Field(12, ge=0)  # contexts whose continuations the record holds as texts
@@ -42,6 +46,9 @@ class Config(RunConfig):
         if self.reach_overlap >= self.window:
             raise ValueError(f"reach_overlap is {self.reach_overlap} tokens; it must be smaller than the window "
                              f"({self.window})")
+        if self.reach_texts == 1:
+            raise ValueError("reach_texts is 1; windows are replaced by those of another text: use 2 or more, or 0 to "
+                             "leave this out")
         context = PRETRAINING.plan(self.scale)[0].n_positions
         if self.window > context:
             raise ValueError(f"window is {self.window} tokens, but the model's context ends at {context}")
@@ -54,15 +61,20 @@ SCALES = {
     "smoke": {"corpus": "synthetic-books", "window": 30, "contexts": 240, "topic_piece": 250, "topic_passes": 3,
               "reach_texts": 30, "reach_overlap": 15},
     "small": {"corpus": "pg19-subset", "contexts": 2000, "reach_texts": 100},
+    "pretrained": {"corpus": "pg19-subset", "window": 64, "contexts": 800, "reach_texts": 0, "reach_overlap": 32},
     "medium": {"corpus": "pg19-subset", "contexts": 4000},
     "paper": {"corpus": "pg19", "topic_books": 5000},
 }
 
 
 def trained(config, model: str) -> RunConfig:
-    """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2."""
-    sets = {"model": model, "overlap": 0, "window": config.window, "corpus": config.corpus}
-    return evaluation.trained(BOOKS.plan(config.scale, sets, [config.seed])[0])
+    """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2, or at
+    `pretrained` of `recurrence-gemma`, with normalized states."""
+    sets, run = {"model": model, "overlap": 0, "window": config.window, "corpus": config.corpus}, BOOKS
+    if config.scale == "pretrained":
+        run = gemma.EVALUATION
+        sets |= {"normalize": True, "module_learning_rate": gemma.RATE if model == "recurrent" else None}
+    return evaluation.trained(run.plan(config.scale, sets, [config.seed])[0])
 
 
 MODELS = ("baseline", "recurrent")
@@ -83,7 +95,8 @@ def execute(config, context):
     training = [book.text for book in corpus(config.corpus).documents("train", config.topic_books)]
 
     documents, notes = propagated(config, context, models, held_out, training, coder)
-    documents["reach"], documents["distance"] = reached(config, context, models, held_out)
+    if config.reach_texts:
+        documents["reach"], documents["distance"] = reached(config, context, models, held_out)
     if generator := corpus(config.corpus).generator:
         books = corpus(config.corpus).documents("test")
         documents["known_gain"] = gained(config, models, tokens(config.corpus, "test", coder),
@@ -221,7 +234,8 @@ def summary(documents):
                              "sign_test_p": "two-sided"}
 
 
-TOPIC_WORDS = {"smoke": 600_000, "small": 26_000_000, "medium": 26_000_000, "paper": 340_000_000}  # about
+TOPIC_WORDS = {"smoke": 600_000, "paper": 340_000_000} | dict.fromkeys(  # about
+    ("small", "pretrained", "medium"), 26_000_000)
 
 
 def estimate(config):

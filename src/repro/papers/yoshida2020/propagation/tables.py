@@ -194,7 +194,8 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
     """Change of loss, in nats per token of the last window, when the window so many before it is another book's."""
     import pandas
 
-    curves = {scale: reach_curves(context.records(scale)) for scale in reversed(context.scales)}
+    records = {scale: context.records(scale) for scale in reversed(context.scales)}
+    curves = {scale: reach_curves(found) for scale, found in records.items()}
     depth = max((len(points) for found in curves.values() for points in found.values()), default=1)
     rows = []
     for reader, name in READERS.items():
@@ -204,7 +205,7 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
                 for kind, column in (("absolute", "mean |change|"), ("signed", "mean change")):
                     points = found.get(f"{reader} {kind}", [])
                     row[f"{heading(scale)}: {column}"] = (_small(points[back - 1]) if back <= len(points) else
-                                                 "–" if found else NOT_RUN)
+                                                          _absent(records[scale]))
             rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -217,16 +218,17 @@ def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         records = context.records(scale)
         curves = reach_curves(records, "distance", ["absolute"])
-        for place, back in enumerate(distance_names(records) or [NOT_RUN]):
+        for place, back in enumerate(distance_names(records) or [_absent(records)]):
             rows.append({"scale": scale, "tokens back": back, **{
-                name: _small(curves[f"{reader} absolute"][place]) if records else NOT_RUN
+                name: _small(curves[f"{reader} absolute"][place]) if curves else _absent(records)
                 for reader, name in READERS.items()}})
     return pandas.DataFrame(rows)
 
 
 def distance_names(records: list[Record]) -> list[str]:
     """The bins of `by_distance`, such as "4–7"."""
-    bins = records[0].documents["distance"]["tokens back"] if records else ()
+    bins = next((record.documents["distance"]["tokens back"] for record in records if "distance" in record.documents),
+                ())
     return [str(near) if near == far else f"{near}–{far}" for near, far in bins]
 
 
@@ -234,8 +236,9 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
                  ) -> "dict[str, list[Interval]]":
     """"baseline absolute", "recurrent signed", ... -> the mean for each place, with its interval over books.
 
-    by: "reach" for windows back, "distance" for tokens back.
+    by: "reach" for windows back, "distance" for tokens back. Records in which it was not measured are left out.
     """
+    records = [record for record in records if by in record.documents]
     books = [book for record in records for book in record.documents[by]["book"]]
     names = [f"{reader} {kind}" for reader in READERS for kind in kinds if records]
     return {name: [mean_over_books(books, [change for row in rows for change in row]) for rows in zip(
@@ -243,10 +246,10 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
 
 
 def reach_by_reader(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
-    """The curves of `draw_reach`: name of the reader -> its mean |change of loss| at each distance; {} without
-    records."""
+    """The curves of `draw_reach`: name of the reader -> its mean |change of loss| at each distance; {} where it was
+    not measured."""
     curves = reach_curves(records, by, ["absolute"])
-    return {name: curves[f"{reader} absolute"] for reader, name in READERS.items() if records}
+    return {name: curves[f"{reader} absolute"] for reader, name in READERS.items() if curves}
 
 
 def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
