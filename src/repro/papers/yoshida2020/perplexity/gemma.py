@@ -11,7 +11,7 @@ on the CPU, too.
 """
 
 from repro.papers.yoshida2020.perplexity import finetuning
-from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows
+from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows, trained
 from repro.papers.yoshida2020.perplexity.tables import LITERAL, UNSCALED, change, perplexity, row_kind
 from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
@@ -85,3 +85,10 @@ ARTIFACT = Artifact(id="recurrence-gemma", paper="yoshida2020", chapter="07_pg19
                     title="Recurrence in a pretrained model, Gemma 3 270M, on books in windows of 64 tokens",
                     source="not in the paper; each module was declared before its runs", build=gains)
 register(EVALUATION, ARTIFACT)
+
+
+def tuned(model: str, seed: int, **sets) -> finetuning.Config:
+    """The fine-tuning, on the CPU, of the normalized module or of its baseline. sets: other values of its settings."""
+    own = {"model": model, "overlap": 0, "normalize": True,
+           "module_learning_rate": RATE if model == "recurrent" else None}
+    return trained(EVALUATION.plan("pretrained", own | sets, [seed])[0])

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020.perplexity.context_use import baseline
+from repro.papers.yoshida2020.perplexity.context_use import tuned
 from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig, register
 from repro.study.published import published
 
@@ -33,7 +33,7 @@ def execute(config, context) -> Outcome:
     from repro.evaluation import score_documents
     from repro.models import load_causal_lm
 
-    _, folder = context.need(baseline(config))
+    _, folder = context.need(tuned(config))
     model = load_causal_lm(folder / "model")
     text = tokens(config.corpus, "validation", tokeniser_of(PRETRAINING.plan(config.scale)[0]))
     curve = []
@@ -84,7 +84,7 @@ def choice_table(context):
 EXPERIMENT = Experiment(
     name="choose-window", paper="yoshida2020", summary="The window at which overlap gains what it gains the paper.",
     config=Config, execute=execute, estimate=estimate, scales={"small": {"corpus": "wikitext-103"}},
-    needs=lambda config: [baseline(config)])
+    needs=lambda config: [tuned(config)])
 ARTIFACT = Artifact(id="choose-window", paper="yoshida2020", chapter="06_wikitext103", experiment=EXPERIMENT.name,
                     title="Gain of the fine-tuned baseline from an overlap of a sixth of the window",
                     source="not in the paper; declared before the runs", build=choice_table)

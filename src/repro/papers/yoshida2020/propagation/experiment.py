@@ -70,11 +70,10 @@ SCALES = {
 def trained(config, model: str) -> RunConfig:
     """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2, or at
     `pretrained` of `recurrence-gemma`, with normalized states."""
-    sets, run = {"model": model, "overlap": 0, "window": config.window, "corpus": config.corpus}, BOOKS
+    sets = {"window": config.window, "corpus": config.corpus}
     if config.scale == "pretrained":
-        run = gemma.EVALUATION
-        sets |= {"normalize": True, "module_learning_rate": gemma.RATE if model == "recurrent" else None}
-    return evaluation.trained(run.plan(config.scale, sets, [config.seed])[0])
+        return gemma.tuned(model, config.seed, **sets)
+    return evaluation.trained(BOOKS.plan(config.scale, sets | {"model": model, "overlap": 0}, [config.seed])[0])
 
 
 MODELS = ("baseline", "recurrent")
