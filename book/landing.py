@@ -14,6 +14,7 @@ import gain
 
 from repro.pages import badge
 from repro.pages.board import LATE, LEGEND, place_of, strip
+from repro.pages.costs import as_hours, hours
 from repro.pages.verdicts import LOOKS, css_class
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims, experiment, experiments, tally
 from repro.study.cache import caching
@@ -27,6 +28,7 @@ BASE = "pretrain-gpt2-mini"
 BRANCH = "colab"  # the branch whose chapters install the library themselves (book/colab.py)
 FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the Colab and Binder buttons open
 READ = "notebooks/01_reading_guide.html"
+NAMES = {"gemma-3-270m": "Gemma 3 270M", "minilm-l6": "MiniLM-L6"}  # as the publishers write them
 
 
 def filled(text: str) -> str:
@@ -54,9 +56,10 @@ def lead() -> str:
     words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
     rest = " and ".join(f"**{n}** {verdict}" + " (too few seeds)" * (verdict == OPEN) for verdict, n in waiting.items())
     names = {each.name for one, *_ in judged() for each in one.experiments}
-    sizes = weights(record for name in names for record in recorded(name))
+    made = [record for name in names for record in recorded(name)]
+    sizes, others = weights(made), "".join(f" and {name}" for name in published(made))
     size = f", with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    size += " and Gemma 3 270M" * any(scale == "pretrained" for _, scale, _ in judged())
+    size += others
     done = sum(counted.values())
     return (f"So far, {done} of {every} claims are judged{size}" + f": {words}" * bool(words) + "."
             + f" The rest: {rest}." * bool(rest))
@@ -154,7 +157,7 @@ def line(one: Claim, found: Verdict) -> str:
 
 def table() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| paper | in this book | weights: ours / the paper's |", "| --- | --- | --- |"]
+    rows = ["| paper | in this book | our largest model | the paper's |", "| --- | --- | --- | --- |"]
     for paper in papers():
         here = paper.planned & chapters()
         chapter = f"chapter{'s' * (len(paper.planned) > 1)} {spans(paper.planned)}"
@@ -166,53 +169,59 @@ def table() -> str:
             state, which = ("complete", chapter) if here == paper.planned else ("in part", part)
             took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs still to be made"
             state_here = f"**{state}**: {which}; {shown} tables and figures from {took}"
-        theirs = paper.weights() if paper.weights else None
-        sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
-                           for size in (ours(paper.id), theirs))
-        rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {sizes} |")
+        sizes = max(weights(runs(paper.id)), default=None), paper.weights() if paper.weights else None
+        own, theirs = (f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–" for size in sizes)
+        own += "".join(f", {name}" for name in published(runs(paper.id)))
+        rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {own} | {theirs} |")
     return "\n".join(rows)
 
 
-def ours(paper: str) -> float | None:
-    """Millions of weights of the largest model in a paper's records."""
-    return max(weights(runs(paper)), default=None)
-
-
 def weights(made: Iterable[Record]) -> list[float]:
-    """The sizes of the models in some records, in millions of weights, and of the base model they start from."""
-    made = list(made)
+    """The sizes of our own models in some records, in millions of weights, and of the base model they start from."""
+    made = [record for record in made if record.scale != "pretrained"]
     if any("base" in record.config for record in made):
         made += recorded(BASE)
     return [record.metrics["parameters"] / 1e6 for record in made if "parameters" in record.metrics]
 
 
+def published(made: Iterable[Record]) -> list[str]:
+    """The published models in some records: those of `pretrained`, or those in whose place our base models stand."""
+    found = set()
+    for record in made:
+        if record.scale == "pretrained":
+            base = experiment(f"pretrain-{record.config['base']}").scales if "base" in record.config else {}
+            found.add(base["pretrained"]["source"] if "pretrained" in base else record.config["model"])
+    return [NAMES.get(name, name) for name in sorted(found)]
+
+
 def spent(made: Iterable[Record]) -> str:
     """The hours that some records took, by device: a run has one core to itself, or shares a GPU."""
-    hours = Counter()
+    took = Counter()
     for record in made:
-        hours[record.environment["device"]] += record.cost["wall_seconds"] / 3600
-    return ", ".join(f"{value:.1f} h on " + ("one core" if device == "cpu" else f"a shared {device.split()[1]}")
-                     for device, value in sorted(hours.items(), key=lambda one: (one[0] != "cpu", one[0])))
+        took[record.environment["device"]] += hours(record)
+    return ", ".join(f"{as_hours(value)} h on " + ("one core" if device == "cpu" else f"a shared {device.split()[1]}")
+                     for device, value in sorted(took.items(), key=lambda one: (one[0] != "cpu", one[0])))
 
 
 def time() -> str:
     """A drawing of the way from corpus to page: the counts at each step, and the hours by kind of run."""
-    hours: dict[str, float] = {}
+    took: dict[str, float] = {}
     every = [record for one in experiments() for record in recorded(one.name)]
     for record in every:
         name, trained = record.experiment, "learning_rate" in record.config and "base" not in record.config
         kind = ("base models, pretrained" if name.startswith("pretrain") else "base models, fine-tuned"
                 if name.startswith("finetune") else "models for one task, trained" if trained
                 else "evaluated and measured")
-        hours[kind] = hours.get(kind, 0) + record.cost["wall_seconds"] / 3600
-    longest = max(hours.values(), default=1)
-    bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
-                   "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
+        took[kind] = took.get(kind, 0) + hours(record)
+    longest = max(took.values(), default=1)
+    bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i>'
+                   f"<b>{as_hours(value)} h</b></li>" for kind, value in sorted(took.items(), key=lambda at: -at[1]))
     rebuilt = "rebuilt each time"
     steps = [(len({record.data["name"] for record in every}), "corpora", "fetched once"),
-             (len(every), "records", spent(every)), (len(artifacts()), "tables and figures", rebuilt),
+             (len(every), "records", f"{as_hours(sum(took.values()))} hours: {spent(every)}"),
+             (len(artifacts()), "tables and figures", rebuilt),
              (len(claims()), "claims", rebuilt), (len(chapters()), "chapters", rebuilt)]
-    boxes = "".join(f"<li><b>{n}</b> {what} <small>{took}</small></li>" for n, what, took in steps)
+    boxes = "".join(f"<li><b>{n:,}</b> {what} <small>{how}</small></li>" for n, what, how in steps)
     return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. Nearly all '
             "compute goes into the records, which the repository keeps; the bars show hours by kind of run. Every "
             "build renders the rest again.</figcaption></figure>")

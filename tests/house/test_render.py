@@ -192,7 +192,17 @@ def test_the_headline_is_a_sentence_to_repeat_with_numbers_of_its_claims(page):
 def test_the_papers_sizes_are_those_that_they_print():
     sizes = {paper.id: paper.weights() for paper in papers() if paper.weights}
     assert sizes.items() >= {"yoshida2020": 124, "gpt2_2019": 1542, "sparse2019": 152, "longformer2020": 41}.items()
-    assert all(f"/ {size} |" in landing.table() for size in ("1,542 M", "41 M", "–"))
+    rows = [[cell.strip() for cell in line.split("|")] for line in landing.table().splitlines()]
+    assert [row[-2] for row in rows[2:]] == ["124 M", "–", "–", "1,542 M", "152 M", "41 M"]
+    ours = [re.fullmatch(r"([\d.]+) M(, Gemma 3 270M|, MiniLM-L6)*", row[-3]) for row in rows[2:]]
+    assert all(float(size[1]) < 20 for size in ours)  # a published model is named, and is no size of ours
+
+
+def test_hours_are_the_same_on_all_pages(page):
+    from repro.pages import costs
+
+    steps = BeautifulSoup(page, "html.parser").select(".time ol li")
+    assert steps[1].get_text().split(" hours")[0].split()[-1] == costs().iloc[0]["hours"]
 
 
 def test_the_cards_fail_and_succeed_in_the_proportion_of_all_claims():

@@ -9,11 +9,11 @@ from bs4 import BeautifulSoup
 from chromium import Chromium, needs_chromium
 
 from repro.pages import Scoreboard
-from repro.pages.board import _declared, place_of, row, standing_of, strip
+from repro.pages.board import _declared, place_of, row, strip
 from repro.study import Artifact, Assay, Claim, Measured, Verdict, claim, register, run
 
 DECLARED = {"paper": "toy2020", "experiment": "toy-recurrence", "direction": "lower", "unit": "book", "relative": True,
-            "same_weights": True, "why_no_assay": "a toy", "control": "masked",
+            "same_weights": True, "why_no_assay": "a toy", "control": "masked", "unit_shown": "in perplexity",
             "paper_effect": lambda: log(0.9)}
 
 
@@ -92,7 +92,22 @@ def test_papers_with_judged_claims_come_first_and_tables_lead_to_their_place(boa
     one, other = board.select(".gallery li")
     assert one.a["href"] == "06_toy.html#toy-table1" and one.select_one(".thumb")["data-artifact"] == "toy-table1"
     assert one["data-verdict"] == "reproduced" and not other.a and other["data-verdict"] == "not run"
-    assert [standing_of(SimpleNamespace(id="none", scales=("small",)))] == [("", "")]
+    assert one.select_one(".verdict").get_text() == "✓ 1 reproduced"
+
+
+def test_the_card_of_a_table_counts_the_verdicts_of_all_its_claims(toy):
+    for k, effects in enumerate(([-0.1, -0.11, -0.1], [-0.1, -0.12, -0.1], [0.1, 0.11, 0.1])):
+        register(Claim(**DECLARED | {"id": f"toy-{k}", "sentence": f"It helps {k}.", "source": "Table 1",
+                                     "about": ("toy-table1",), "control": "", "why_no_control": "a toy",
+                                     "measure": lambda records, effects=effects: Measured([effects])}))
+    register(*(Artifact(id, "toy2020", "Gains", "06_toy", "toy-recurrence", lambda context: None, "Table 1")
+               for id in ("toy-table1", "toy-table2")))
+    for config in toy.experiment.plan("small"):
+        run(config, progress=False)
+    some, none = BeautifulSoup(Scoreboard()._repr_html_(), "html.parser").select(".gallery li")
+    assert [mark.get_text() for mark in some.select(".verdict")] == ["✓ 2 reproduced", "✗ 1 not reproduced"]
+    assert some["data-verdict"] == "reproduced|not reproduced" and some["data-scale"] == "small"
+    assert not none.select(".verdict") and none["data-verdict"] == ""
 
 
 def test_what_cannot_be_filtered_without_a_script_is_not_offered(board):
@@ -133,6 +148,7 @@ LOOK = """({shown: [...document.querySelectorAll(".claim")].filter((one) => !one
 @pytest.mark.parametrize(("fragment", "shown", "told"), [
     ("", 3, "3 of 3 claims, 2 of 2 tables and figures."),
     ("#paper=toy2020", 2, "2 of 3 claims, 1 of 2 tables and figures."),
+    ("#verdict=not+run", 2, "2 of 3 claims, 1 of 2 tables and figures."),
     ("#verdict=reproduced&scale=small", 1, "1 of 3 claims, 1 of 2 tables and figures."),
     ("#verdict=maybe&colour=red", 3, "Unknown verdict “maybe”. Unknown filter “colour”. 3 of 3 claims, 2 of 2"),
     ("#gone", 3, "Nothing on this page is called “gone” any more. 3 of 3 claims"),

@@ -28,7 +28,7 @@ def stored(toy, tmp_path):
 def test_hours_are_of_all_cores_and_the_first_row_is_of_all_records(stored, toy):
     told = costs(stored.folder).set_index("experiment")
     assert list(told.index) == ["–", toy.base.name, toy.experiment.name]  # the longest first
-    assert list(told["hours"]) == ["3.50", "3.00", "0.50"]
+    assert list(told["hours"]) == ["3.5", "3.0", "0.50"]
     assert list(told["runs"]) == ["2", "1", "1"] and list(told["resumed"]) == ["1", "1", "0"]
     assert list(told["most memory, GB"]) == ["2.0", "2.0", "1.0"]
     assert list(told["at"]) == ["–", "small", "small"]

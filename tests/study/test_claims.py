@@ -42,6 +42,7 @@ def test_a_claim_is_said_in_short_where_its_sentence_is_long():
     every = claims()
     assert [one.id for one in every if len(one.brief) > SHORT or not one.brief.endswith(".")] == []
     assert len({one.brief for one in every}) == len(every) > 50
+    assert [one.id for one in every if not one.unit_shown] == [], "a number needs its unit"
 
 
 def test_exact_claims_need_neither_control_nor_assay():

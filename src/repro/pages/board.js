@@ -10,7 +10,8 @@
 
   function filter(trouble = "") {
     const asked = [...new FormData(form)].filter(([, value]) => value);
-    const left = new Set(rows.filter((row) => asked.every(([name, value]) => row.dataset[name] === value)));
+    const left = new Set(rows.filter((row) =>
+      asked.every(([name, value]) => row.dataset[name].split("|").includes(value))));
     for (const row of rows) if (row.hidden === left.has(row)) row.hidden = !left.has(row);
     for (const [part, own] of parts) part.hidden = !own.some((row) => left.has(row));
     if (asked.length) for (const paper of papers) paper.open = true;

@@ -4,6 +4,7 @@ The HTML works without a script; `board.js` only hides the rows that a filter ex
 """
 
 import html
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from repro import markup, paths
 from repro.pages.verdicts import LOOKS, badge, columns, css_class
 from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
-from repro.study.claims import Claim, claims, latest, overall, tally
+from repro.study.claims import Claim, claims, latest, tally
 from repro.study.registry import cited, title
 from repro.study.rule import NOT_RUN, NOT_TESTABLE, Verdict
 from repro.study.runs import command
@@ -48,7 +49,7 @@ class Scoreboard:
     def _repr_html_(self) -> str:
         with caching():
             found = [(one, *latest(one, self.results)) for one in claims()]
-            shown = [(one, *standing_of(one, self.results)) for one in artifacts()]
+            shown = [(one, [row for row in found if one.id in row[0].about]) for one in artifacts()]
             judged = {one.paper: 0 for one, *_ in (*found, *shown)}
             for one, _, verdict in found:
                 judged[one.paper] += verdict.verdict != NOT_RUN
@@ -66,18 +67,6 @@ class Scoreboard:
     def __repr__(self) -> str:
         counted = ", ".join(f"{n} {verdict}" for verdict, n in tally(claims()).items())
         return f"Scoreboard of {len(claims())} claims ({counted}) and {len(artifacts())} tables and figures."
-
-
-def standing_of(one: Artifact, results: Path | str | None = None) -> tuple[str, str]:
-    """The largest scale except smoke at which the claims about an artifact were judged, and their verdict there.
-
-    If none was judged, the scale is "" and the verdict "not run", or "" for an artifact that no claim is about.
-    """
-    found = "" if not any(one.id in other.about for other in claims()) else NOT_RUN
-    for scale in COMMITTED:
-        if scale in one.scales and (verdict := overall(one, scale, results)) and verdict.verdict != NOT_RUN:
-            return scale, verdict.verdict
-    return "", found
 
 
 def strip(one: Claim, found: Verdict) -> str:
@@ -109,12 +98,13 @@ def strip(one: Claim, found: Verdict) -> str:
 
 
 def row(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
+    """A claim in one row: badge, short sentence, strip, and the effect as a number with its unit."""
     source = one.source.partition(";")[0]
     where = _text(f"{source}{f', {scale}' * bool(found.measured)}{f'; {why(found)}' * bool(why(found))}")
     where += LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
-            f'<span class="effect">{strip(one, found)}<small>{_text(found.measured)}</small></span>')
+            f'<span class="effect">{strip(one, found)}<small><span>{_text(found.measured)}</span> '
+            f'{_text(found.unit)}</small></span>')
 
 
 def why(found: Verdict) -> str:
@@ -154,15 +144,17 @@ def _paper(paper: str, rows: Sequence[tuple[Claim, str, Verdict]], results: Path
             f'<p class="counts">{counted}</p>{SIDES}{"".join(parts)}</details></section>')
 
 
-def _data(paper: str, verdict: str, scale: str) -> str:
-    """The attributes that the filters read."""
-    return "".join(f' data-{name}="{html.escape(value)}"' for name, value in (
-        ("paper", paper), ("verdict", verdict), ("scale", scale)))
+def _data(paper: str, rows: Sequence[tuple[Claim, str, Verdict]]) -> str:
+    """The attributes that the filters read: what holds for any of these claims, separated by "|"."""
+    verdicts = [found.verdict for *_, found in rows]
+    scales = [scale for _, scale, found in rows if found.verdict != NOT_RUN]
+    return "".join(f' data-{name}="{html.escape("|".join(dict.fromkeys(values)))}"' for name, values in (
+        ("paper", [paper]), ("verdict", verdicts), ("scale", scales)))
 
 
 def _claim(one: Claim, scale: str, found: Verdict, results: Path | str | None) -> str:
     """A claim in one row, with the evidence for its verdict folded below."""
-    known = _data(one.paper, found.verdict, scale if found.verdict != NOT_RUN else "")
+    known = _data(one.paper, [(one, scale, found)])
     declared = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _declared(one).items() if text)
     return (f'<details class="claim" id="{one.id}"{known}><summary>{row(one, scale, found)}</summary><div>'
             f'<dl>{declared}</dl>{_scales(one, results)}{_records(one, results)}</div></details>')
@@ -221,15 +213,17 @@ def _records(one: Claim, results: Path | str | None) -> str:
             f"<ul>{''.join(rows.values())}</ul></details>")
 
 
-def _gallery(shown: Iterable[tuple[Artifact, str, str]]) -> str:
-    """Every table and figure as a card that links to its chapter; the book adds the thumbnail."""
+def _gallery(shown: Iterable[tuple[Artifact, Sequence[tuple[Claim, str, Verdict]]]]) -> str:
+    """Every table and figure as a card that links to its chapter and counts the verdicts of the claims about it; the
+    book adds the thumbnail."""
     cards = []
-    for one, scale, verdict in shown:
-        address, mark = place_of(one), badge(verdict) if verdict else ""
+    for one, rows in shown:
+        address, found = place_of(one), Counter(verdict.verdict for *_, verdict in rows)
+        marks = " ".join(badge(verdict, n=found[verdict]) for verdict in LOOKS if verdict in found)
         inside = (f'<span class="thumb {one.kind}" data-artifact="{one.id}"></span>'
                   f'<b>{_text(cited(one.paper))}, {_text(one.source)}</b> {_text(one.title)}')
         link = f'<a href="{address}">{inside}</a>' if address else f"<span>{inside}</span>"
-        cards.append(f"<li{_data(one.paper, verdict, scale)}>{link} {mark}</li>")
+        cards.append(f"<li{_data(one.paper, rows)}>{link} {marks}</li>")
     return f'<section class="gallery"><h3>Tables and figures</h3><ul>{"".join(cards)}</ul></section>'
 
 

@@ -19,6 +19,15 @@ def hours(record: Record) -> float:
     return record.cost["wall_seconds"] / 3600 * had["processes"] * (had["threads"] if had["device"] == "cpu" else 1)
 
 
+def as_hours(value: float) -> str:
+    """Hours as every page writes them: with one decimal, from one hour on.
+
+    >>> as_hours(85.46), as_hours(0.256)
+    ('85.5', '0.26')
+    """
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2f}"
+
+
 def costs(results: Path | str | None = None) -> "pandas.DataFrame":
     """One row for all committed records, then one for each experiment and scale with records, the longest first.
 
@@ -39,6 +48,6 @@ def costs(results: Path | str | None = None) -> "pandas.DataFrame":
 
 
 def _told(records: list[Record]) -> dict[str, str]:
-    return {"runs": f"{len(records):,}", "hours": f"{sum(map(hours, records)):,.2f}",
+    return {"runs": f"{len(records):,}", "hours": as_hours(sum(map(hours, records))),
             "most memory, GB": f"{max((r.cost['peak_memory_bytes'] for r in records), default=0) / 1e9:.1f}",
             "resumed": f"{sum(record.cost['resumed'] for record in records):,}"}

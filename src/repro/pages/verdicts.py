@@ -61,10 +61,10 @@ def css_class(verdict: str) -> str:
 
 
 @checked
-def badge(verdict: str, href: str = "", about: str = "") -> str:
+def badge(verdict: str, href: str = "", about: str = "", n: int = 0) -> str:
     """A verdict as HTML: its sign and words, in the color and shape that book.css gives it.
 
-    href: its link target. about: its tooltip.
+    href: its link target. about: its tooltip. n: how many claims have it; 0 shows no number.
     Raises ReproError for a verdict that does not exist.
 
     >>> badge("open")
@@ -75,7 +75,7 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
     kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
     tooltip = f' title="{html.escape(about)}"' if about else ""
     return (f'<{kind} class="verdict {css_class(verdict)}"{link}{tooltip}>'
-            f'<span aria-hidden="true">{LOOKS[verdict].sign}</span> {verdict}</{kind}>')
+            f'<span aria-hidden="true">{LOOKS[verdict].sign}</span> {f"{n} " * bool(n)}{verdict}</{kind}>')
 
 
 def columns(one: Claim, found: Verdict) -> dict[str, str]:

@@ -109,7 +109,7 @@ class Claim(Based):
     criterion_before: str = ""  # the earlier criterion, if it changed after the runs
     means_at: tuple[str, ...] = SCALES[1:]  # at other scales it only shows that the machinery works
     relative: bool = False  # effects are logs of a ratio, shown as its change in %
-    unit_shown: str = ""  # the unit of the effects, where they are not relative
+    unit_shown: str = ""  # the unit of the effects; what a relative one is a change in, such as "in perplexity"
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
     def __post_init__(self):

@@ -59,6 +59,7 @@ def cheaper(image: bool, pattern: str) -> Claim:
     return Claim(
         id=f"sparse2019-table2-{kind}-{pattern}-cost", paper=PAPER, source=ADDED, experiment=DENSITY.name,
         about=("sparse2019-table2",), unit="exact", direction="lower", relative=True,
+        unit_shown="in operations per byte",
         sentence=f"On {kind}, a {pattern} pattern takes fewer operations per byte than dense attention.",
         short=f"On {kind}, a {pattern} pattern takes fewer operations.",
         where=is_pattern(image, pattern, "dense"), measure=effects.log_ratio("flops_per_byte", pattern),
@@ -69,11 +70,12 @@ def cheaper(image: bool, pattern: str) -> Claim:
 register(
     Claim(id="sparse2019-scaled-variance", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights, the variance grows less through the layers of the deepest model.",
-          short="Scaled output weights limit the growth of the variance.", **STARTS, measure=effects.grown),
+          short="Scaled output weights limit the growth of the variance.",
+          unit_shown="in the growth of the variance", **STARTS, measure=effects.grown),
     Claim(id="sparse2019-scaled-gradients", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights, the gradients of the first and last layer are closer in size.",
           short="Scaled output weights even gradients out over the layers.",
-          **STARTS, measure=effects.evened),
+          unit_shown="in the ratio of gradients", **STARTS, measure=effects.evened),
     Claim(id="sparse2019-scaled-loss", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
                    "start at its best learning rate.",
@@ -82,6 +84,7 @@ register(
           why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
     Claim(id="sparse2019-recomputation-memory", **DEPTH, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
+          unit_shown="in bytes per token",
           sentence="Recomputing attention and feedforward layers takes less memory per token.",
           short="Recomputation takes less memory per token.", measure=effects.saved))
 register(
@@ -118,7 +121,7 @@ register(
           why_no_assay="the claim compares only rows of the table"),
     Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
-          sentence="In about equal memory, longer sound needs a smaller model.",
+          unit_shown="in weights", sentence="In about equal memory, longer sound needs a smaller model.",
           where=is_as_large_as_fits, measure=effects.smaller, paper_effect=effects.printed_weights),
     Claim(id="sparse2019-multi-head", paper=PAPER, source=ADDED, experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", unit_shown="bits per byte",

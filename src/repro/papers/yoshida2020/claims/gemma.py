@@ -32,6 +32,7 @@ def sentence(module: str) -> str:
 
 CLAIM = {"paper": "yoshida2020", "source": ADDED, "experiment": EVALUATION.name,
          "about": (ARTIFACT.id,), "unit": "book", "direction": "lower", "relative": True, "control": MASKED, "seeds": 3,
+         "unit_shown": "in perplexity",
          "paper_effect": printed(TABLE, *both(0)), "family": "yoshida2020-gemma",
          "assay": Assay("the baseline's gain from an overlap of a sixth of the window",
                         point("baseline", overlaps=(0, OVERLAP)), room_of_overlap, printed_overlap(TABLE))}

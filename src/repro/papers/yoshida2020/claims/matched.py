@@ -25,6 +25,7 @@ def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
     return Claim(
         id=f"yoshida2020-matched-{corpus}-{place}-block", paper="yoshida2020", source="Tables 1 and 2",
         experiment=EVALUATION.name, about=(ARTIFACT.id,), unit=unit, direction="lower", relative=True,
+        unit_shown="in perplexity",
         family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
         sentence=f"On {corpus}, in short windows (at which overlap gains the paper's 10 % on articles), the recurrent "
                  f"model with its module at the {place} block has a lower test perplexity than the baseline, both "

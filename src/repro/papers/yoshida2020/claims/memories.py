@@ -24,6 +24,7 @@ def gain(records) -> Measured:
 CLAIMS = tuple(
     Claim(id=f"yoshida2020-known-gain-{memory}", paper="yoshida2020", source=SOURCE, experiment=EXPERIMENT.name,
           about=("memories-pg19",), unit="book", direction="lower", relative=True, seeds=5,
+          unit_shown="in perplexity",
           why_no_control="the effect already counts only beyond the same model without its module",
           criterion_before="the effect against the baseline, with the gain of the masked module as its control",
           family="yoshida2020-known-gain", where=rows_of(KNOWN["corpus"], memory, "none"), measure=gain,

@@ -28,7 +28,8 @@ from repro.papers.yoshida2020.perplexity.wikitext103 import TABLE as ARTICLES
 from repro.study import Claim
 
 GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "unit": "book", "direction": "lower",
-        "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain}
+        "relative": True, "unit_shown": "in perplexity", "control": MASKED, "assay": context_counts(TABLE),
+        "measure": gain}
 
 
 def on_curves(config) -> bool:

@@ -89,12 +89,12 @@ def _printed(quantity: str) -> list[float]:
 
 
 CAST = {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",), "direction": "higher",
-        "unit_shown": "a context", "why_no_paper_effect": "the paper shows examples only"}
+        "unit_shown": "per context", "why_no_paper_effect": "the paper shows examples only"}
 TOPICS = {"paper": PAPER, "source": "Section 5.3.1", "experiment": EXPERIMENT.name, "unit": "book",
           "about": ("yoshida2020-topic-jsd", "yoshida2020-topic-controls"), "control": "contexts of other books"}
 CLAIMS = (
     Claim(id="yoshida2020-topic-jsd-lower", **TOPICS, measure=divergence, direction="lower", relative=True,
-          assay=true_text(divergence),
+          unit_shown="in Jensen-Shannon divergence", assay=true_text(divergence),
           sentence="The recurrent model's continuations are closer to the topics of their contexts than the "
                    "baseline's.",
           short="Recurrence keeps continuations closer to their topics.",

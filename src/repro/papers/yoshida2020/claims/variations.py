@@ -29,6 +29,7 @@ def row_helps(id: str, place: str, short: str, where) -> Claim:
     """The claim that the module of one row of the table lowers perplexity; `where`: the runs of that row."""
     return Claim(id=f"yoshida2020-variations-{id}", paper="yoshida2020", source=ADDED, experiment="variations-pg19",
                  about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, measure=helps,
+                 unit_shown="in perplexity",
                  where=where, family="yoshida2020-variations-module", short=short,
                  sentence=f"Inserted at {place}, the module lowers the perplexity of books on disjoint windows.",
                  why_no_paper_effect="no numbers are printed", why_no_assay="a difference of any size counts",
@@ -40,6 +41,7 @@ def row_helps(id: str, place: str, short: str, where) -> Claim:
 CLAIMS = (
     Claim(id="yoshida2020-variations-passed", paper="yoshida2020", source="Footnote 3", experiment=EVALUATION.name,
           about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, same_weights=True,
+          unit_shown="in perplexity",
           sentence="A model trained on disjoint windows has a lower perplexity on overlapping ones if it pools only "
                    "the positions that the next window does not read again.",
           short="With overlap, pool only positions that are not read again.",

@@ -20,8 +20,8 @@ from repro.papers.yoshida2020.perplexity.wikitext103 import EVALUATION, PAPER, T
 from repro.study import Claim
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
-        "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,
-        "about": ("yoshida2020-table1-gain", "yoshida2020-table1")}
+        "relative": True, "unit_shown": "in perplexity", "control": MASKED, "assay": context_counts(TABLE),
+        "measure": gain, "about": ("yoshida2020-table1-gain", "yoshida2020-table1")}
 OVERLAP = GAIN | {"control": "", "assay": None, "same_weights": True, "why_no_control": SAME_WEIGHTS,
                   "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table1",)}
 CLAIMS = (
