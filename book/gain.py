@@ -13,7 +13,7 @@ STEP = 2.6  # between neighbors at one window, % of the panel's width
 CAPTION = (
     "How far recurrence lowers perplexity, on windows that do not overlap; up means lower perplexity. Only what "
     "exceeds the short gray line comes from the memory: it shows the same model with its module masked out. Bars are "
-    "95 % intervals. Filled marks have the module at the second layer, as in the paper; hollow ones elsewhere. Point "
+    "95% intervals. Filled marks have the module at the second layer, as in the paper; hollow ones elsewhere. Point "
     "at a mark for its numbers, records and command.")
 SCRIPT = """(() => {
 const chart = document.querySelector(".gain:not(.ready)"), points = [...chart.querySelectorAll(".point")];

@@ -275,7 +275,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
                             "criterion_before": shown.criterion_before, "verdicts": rows})
     _print_table("\n".join(filter(None, (shown.sentence, f"{shown.id}: {shown.source} of {cited(shown.paper)}",
                                          shown.late))),
-                 ["scale", "verdict", "effect [95 % interval], or what is missing", "records"],
+                 ["scale", "verdict", "effect [95% interval], or what is missing", "records"],
                  [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 
 

@@ -39,6 +39,7 @@ WORN = {
     "the same way, again, also": r"\b(?:alike|anew|likewise|at hand)\b",
     "half of": r"\ba half of\b",
     "%": r"\bper cent\b",
+    "no space before %": r"\d %(?!\w)",
     "learned": r"\blearnt\b",
     "subject, verb, object": r"^Of (?!course\b)|^That (?!is\b|makes\b|leaves\b|gives\b|means\b|rules\b|explains\b)"
                              r"|^What (?!.*\?$)",
@@ -259,3 +260,17 @@ def test_no_construction_in_the_code_is_worn_out():
 def test_sentences_of_docstrings_are_short():
     found = {str(path.relative_to(ROOT)): long for path in CODE if (long := long_in(path.read_text()))}
     assert found == {}
+
+
+AS_RECORDED = {"registry.py", "detokenisation.py"}  # what records call a part of a corpus; text as corpora print it
+
+
+def test_a_percentage_has_one_form_on_pages_and_in_what_code_writes():
+    spaced = re.compile(r"[\d}] %(?= [a-z]|[.,;:)\"'”`]|$)", re.MULTILINE)
+    assert spaced.search("saves 5 % of it") and spaced.search('f"{share} %"') and not spaced.search("n ** 2 % 11; 5%")
+    files = [path for folder in ("src", "book") for kind in ("py", "js", "html", "md")
+             for path in (ROOT / folder).rglob(f"*.{kind}") if path.name not in AS_RECORDED]
+    sources = {path: path.read_text() for path in (*files, ROOT / "README.md")}
+    sources |= {path: "\n".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+                for path in CHAPTERS}
+    assert {path.name: found[0] for path, text in sources.items() if (found := spaced.findall(text))} == {}

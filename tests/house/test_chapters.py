@@ -19,7 +19,7 @@ LESSONS = [path for path in CHAPTERS if '"in-short"' in path.read_text()]
 OVERVIEWS = {"22_scoreboard", "23_explorer"}  # show all papers at once and teach none
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 LADDER = ["In short", "What it means", "What the paper says", "The idea on a small tensor", "The naive version",
-          "The code that runs", "Both agree", "(Trained|Computed) live", "The paper's .* beside ours",
+          "The code that runs", "Both agree", "(Trained|Computed) live", "The paper's .* (and|beside) ours",
           "Claims and verdicts", "What did not work", "Exercises"]
 
 

@@ -34,7 +34,7 @@ EXEMPT = [
     r"\{[^{}]*\}",  # where `sentence` puts a value
     r"\b(?:sections?|chapters?|tables?|figures?|equations?|appendix|footnotes?)\s[A-Z]?[\d.]+"
     r"(?:(?:, | and | to )[\d.]+)*",
-    r"\b95 % (?:confidence )?intervals?",
+    r"\b95% (?:confidence )?intervals?",
     r"\]\([^)]*\)",
 ]
 
@@ -73,7 +73,7 @@ UNTYPED = [
     "Windows of 300 tokens, sequences of 20 windows, three layers of 200 units, 5 overlaps.",
     "GPT-2's own initialisation (`0.02`) leaves little; `warmup_steps=20`.",
     "A loss in nats, in per cent, 2 to 128 tokens; chapter 6; see sections 4.2 and 5.3.1, Equation 1, Table 12.",
-    "Each value has a 95 % interval over documents.",
+    "Each value has a 95% interval over documents.",
     "It saves {share:.0%} of {possible:,.0f} nats, at {r.value:.3f}.",
     "A matrix of $0.5 n^2$ scores; $$x = 0.3$$",
     "```{admonition} What the paper says\nThe gain is 1.3 points, and 60 % of the contexts.\n```\nWe ask the same.",

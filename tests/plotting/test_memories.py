@@ -34,7 +34,7 @@ def test_every_memory_has_a_row_and_the_numbers_that_it_counts(figure):
     for name in MEMORIES:
         at, memory = shown.index(name), made(name)
         assert f"{memory.state_numbers(64):,}" in shown[at:at + 7]
-        assert f"+{100 * memory.flops_per_token(64, 0) / plain:.1f} %" in shown[at:at + 7]
+        assert f"+{100 * memory.flops_per_token(64, 0) / plain:.1f}%" in shown[at:at + 7]
 
 
 def test_blocks_are_marked_where_a_memory_enters(figure):

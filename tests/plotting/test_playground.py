@@ -74,7 +74,7 @@ def test_controls_and_the_address_move_the_picture(page):
     first = browser.evaluate(look)
     assert first["code"] == "SlidingWindow(12) | Global([0]) & Causal()"
     assert first["path"] == cells(pattern_of(START | {"global": [0]}).mask(64))  # what Python drew is drawn again
-    assert first["told"].startswith("754 pairs, 18.4 % of full attention. Query 40 sees 13 keys: 0, 29–40.")
+    assert first["told"].startswith("754 pairs, 18.4% of full attention. Query 40 sees 13 keys: 0, 29–40.")
     assert first["shown"] == ["pattern", "n", "window", "dilation", "globals"]
     browser.evaluate("""document.querySelector("svg.mask").dispatchEvent(
         new KeyboardEvent("keydown", {key: "ArrowUp", cancelable: true}))""")

@@ -78,7 +78,7 @@ def test_a_family_widens_the_interval(family):
 
 @pytest.mark.parametrize(("n_seeds", "n_units"), [*product((3, 5, 10), (5, 10, 30)), (1, 5), (1, 30), (3, 1), (10, 1)])
 def test_intervals_cover_the_truth(n_seeds, n_units):
-    """95 % claimed; simulated at length, the worst of these covers 93.7 %."""
+    """95% claimed; simulated at length, the worst of these covers 93.7%."""
     rng = np.random.default_rng(n_seeds * 100 + n_units)
     kinds = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0.1), (0.3, 1, 0.1), (0.3, 1, 1), (1, 0.3, 1)]
     for of_seed, of_unit, rest in kinds:
@@ -141,7 +141,7 @@ def autocorrelated(rng, shape, correlation):
 
 @pytest.mark.parametrize(("n_units", "least"), [(21, 0.88), (35, 0.89), (60, 0.9), (118, 0.92)])
 def test_blocks_cover_the_truth_where_stretches_correlate(n_units, least):
-    """95 % claimed, at the strongest correlation that the study's texts show; unit by unit about 70 % are covered."""
+    """95% claimed, at the strongest correlation that the study's texts show; unit by unit about 70% are covered."""
     rng = np.random.default_rng(n_units)
     units = 3 + autocorrelated(rng, (1_000, 1, n_units), 0.55) + 0.3 * rng.normal(size=(1_000, 3, n_units))
     covered = {stretches: np.mean([found.low <= 3 <= found.high for found in (
@@ -208,7 +208,7 @@ def test_shares_of_the_room_are_compared():
     for mean, verdict in ((0.0201 - high / 9, "reproduced"), (0.0199 - high / 9, "reproduced, smaller")):
         assert judge(mean + values / 9, "higher", paper_effect=0.08, room=0.05, paper_room=0.1).verdict == verdict, mean
     found = judge(0.03 + values / 9, "higher", paper_effect=0.08, room=0.05, paper_room=0.1)
-    assert found.text.endswith("; +60 % of the room, +80 % in the paper")
+    assert found.text.endswith("; +60% of the room, +80% in the paper")
     assert judge(values, "higher", paper_effect=0.08, room=0.05, paper_room=0.04).expected == 0.05, "at most the room"
 
 
@@ -478,7 +478,7 @@ def test_the_page_tells_the_rule_in_the_order_of_the_code():
     assert re.findall(r"\| ([a-z ,]+) \| [^-]", table) == ["verdict", "not run", *STEPS]
     assert list(STEPS) == [rule.OPEN, rule.REPRODUCED, rule.SMALLER, rule.NOT_REPRODUCED, rule.NOT_TESTABLE,
                            rule.INCONCLUSIVE]
-    for words in (f"{rule.DETECTABLE} standard errors", f"one error of {100 * rule.ERROR:.0f} %", "at least 93.7 %",
+    for words in (f"{rule.DETECTABLE} standard errors", f"one error of {100 * rule.ERROR:.0f}%", "at least 93.7%",
                   f"{rule.MACHINERY} : The word for every claim at `smoke`",
                   *(f"*{reason}*" for reason in (rule.CONTROL_TOO, rule.NO_ROOM, rule.TOO_NOISY))):
         assert words in page

@@ -67,7 +67,7 @@ def unwrap(text: str) -> str:
 
     The width comes from the text: eight lines in ten are at most that long. Shorter lines, as in headings, tables and
     verse, are kept, and so are paragraph ends; in a book of mostly verse, its longest lines count as full. No space is
-    added after two hyphens. In gutenberg-pretrain this removes 90 % of the line ends inside paragraphs.
+    added after two hyphens. In gutenberg-pretrain this removes 90% of the line ends inside paragraphs.
 
     >>> print(unwrap("The robin came down and\nsat on the fence. It had\nseen us.\n\nWe were--\nI think--still."))
     The robin came down and sat on the fence. It had seen us.

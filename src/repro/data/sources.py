@@ -14,7 +14,7 @@ PG19_ROWS = {"train": 28_602, "validation": 50, "test": 100}
 
 
 def wikitext2(rows: dict[str, int] = WIKITEXT2_ROWS) -> Hub:
-    """WikiText-2 raw: the validation and test text of WikiText-103, and 2 % of its training text."""
+    """WikiText-2 raw: the validation and test text of WikiText-103, and 2% of its training text."""
     return _wikitext("wikitext-2-raw-v1", rows, [(0, rows["train"], "wikitext-2.train.parquet")])
 
 

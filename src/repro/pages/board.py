@@ -26,7 +26,7 @@ ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
 ROWS = 20  # per block; a browser lays out a block only when it is in view, so filters answer at once
 LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
-          "the right. The filled mark is our effect with its interval (95 %, wider if several claims share one error "
+          "the right. The filled mark is our effect with its interval (95%, wider if several claims share one error "
           "rate); the hollow diamond is the paper's effect; the dashed line is the control, the same without the "
           "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero. "
           "Late: the criterion changed after the runs; open the row to see the earlier one.")

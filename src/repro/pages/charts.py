@@ -64,7 +64,7 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
 
     A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `text` (all of these in plain words), `metric`,
     and `quality` (its name). It has the names of its `settings` and `costs`, its `points`, and the paper's `printed`
-    points (none for generated text). A point has `line`, `settings`, `quality` with the 95 % interval over documents
+    points (none for generated text). A point has `line`, `settings`, `quality` with the 95% interval over documents
     where there is one, `costs`, `records`, their `files`, `command` and `match`.
     Raises ReproError for records that cannot be trusted.
     """
@@ -130,7 +130,7 @@ def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) 
 
 
 def _interval(records: list[Record], metric: str) -> list[float]:
-    """The mean over seeds; for perplexities with the 95 % interval over documents (losses averaged over seeds)."""
+    """The mean over seeds; for perplexities with the 95% interval over documents (losses averaged over seeds)."""
     value, split = fmean(record.metrics[metric] for record in records), metric.partition("_")[0]
     losses = [record.documents.get(split, {}).get("nll") for record in records]
     if not metric.endswith("word_perplexity") or not all(losses) or len({len(one) for one in losses}) > 1 or (

@@ -70,7 +70,7 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
         add_text(axis, sum(CARRIED) / 2, y - HIGH + 0.25, look.words, color=WORDS["h_prev"])
         add_text(axis, NUMBERS, y - HIGH / 2, f"{memory.state_numbers(window):,}", ha="right")
         share = memory.flops_per_token(window, 0) / plain
-        add_text(axis, COST, y - HIGH / 2, f"+{100 * share:.1f} %", ha="right")
+        add_text(axis, COST, y - HIGH / 2, f"+{100 * share:.1f}%", ha="right")
         y -= ROW
     limits = (-0.2, UNITS), (y + 0.4, 1.2)
     axis.set(xlim=limits[0], ylim=limits[1], aspect="equal")

@@ -98,7 +98,7 @@
     find(".seen").setAttribute("d", path(row, query));
     find(".line").setAttribute("d", `M0 ${query}h${n}v1H0z`);
     const list = spans(row).map(([first, last]) => (first === last ? first : `${first}–${last}`));
-    find(".told").textContent = `${pairs} pairs, ${(100 * pairs / n ** 2).toFixed(1)} % of full attention. Query ${query} sees ` +
+    find(".told").textContent = `${pairs} pairs, ${(100 * pairs / n ** 2).toFixed(1)}% of full attention. Query ${query} sees ` +
       `${row.length} key${row.length === 1 ? "" : "s"}: ${list.slice(0, 12).join(", ")}${list.length > 12 ? ", …" : ""}.`;
     find(".reach tbody").replaceChildren(...reach(every, query, 6).map((size, k) => {
       const line = document.createElement("tr");

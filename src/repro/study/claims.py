@@ -95,7 +95,7 @@ class Claim(Based):
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
-    margin: bool = False  # `null` is a size that the sentence names, such as "at most 1 % worse": only the side counts
+    margin: bool = False  # `null` is a size that the sentence names, such as "at most 1% worse": only the side counts
     unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what each effect of a seed measures
     seeds: int = SEEDS  # the number needed
     same_weights: bool = False  # whether the same weights are compared: then one seed is enough
@@ -170,7 +170,7 @@ class Claim(Based):
         return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
-        """The number of claims in its family that share the error of 5 %: the testable ones, or, for a claim that is
+        """The number of claims in its family that share the error of 5%: the testable ones, or, for a claim that is
         not testable itself, all with enough runs and seeds."""
         members = [one for one in claims() if one.family == self.family and scale in one.scales and one.id != self.id]
         every = [found, *(one._of_scale(scale, results) for one in members)]

@@ -3,9 +3,9 @@
 Seeds and units (documents, books, stretches of text) are crossed: every seed reads the same units. So the variance of
 the mean effect has three parts: that of the seeds over their number, that of the units over theirs, and the residual of
 each single number. A t interval over seeds alone misses what the seeds share; a percentile bootstrap over both (Sellam
-et al. 2022) covers 75 to 90 % with three seeds. Here the mean squares of a two-way analysis of variance give the
+et al. 2022) covers 75 to 90% with three seeds. Here the mean squares of a two-way analysis of variance give the
 variance, Satterthwaite's formula gives its degrees of freedom, and no interval is shorter than that over seeds alone or
-units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95 % intervals cover at least 93.7 %
+units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95% intervals cover at least 93.7%
 (`tests/study/test_rule.py`).
 """
 
@@ -120,7 +120,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     effects: (seeds, units), or (units,) for a single seed, or one number. paper_effect: with its sign, in the same
     unit. control: the same effects without the mechanism, (seeds, units), or (seeds, 1) for one number per seed.
     room: how far a positive control moves the score, without a sign; paper_room: how far it moves in the paper. seeds:
-    the number needed; 1 if the same weights are compared. family: the number of claims that share one error of 5 %.
+    the number needed; 1 if the same weights are compared. family: the number of claims that share one error of 5%.
     stretches: whether units are neighboring stretches of one text, which resemble each other; then blocks of neighbors
     are the units of the interval.
 
@@ -212,7 +212,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         above = f"> {level}" if p == level else f"= {p}"
         because = [f"not clearly beyond its control (p {above}, needs {level} or less)"]
     if paper and paper_room and room and room > 0 and verdict not in (OPEN, NOT_TESTABLE):
-        ours, theirs = (f"{100 * share:+.0f} %" for share in (claimed.mean() / room, paper / paper_room))
+        ours, theirs = (f"{100 * share:+.0f}%" for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the room, {theirs} in the paper")
     because += ["without the mechanism {control}"] * (control is not None)
     exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())

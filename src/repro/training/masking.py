@@ -1,6 +1,6 @@
 """Masked text, as RoBERTa is trained on (Liu et al. 2019, section 3.1).
 
-In every sequence, 15 % of the tokens are predicted. <mask> replaces 80 % of these and a random token 10 %; the rest
+In every sequence, 15% of the tokens are predicted. <mask> replaces 80% of these and a random token 10%; the rest
 stays unchanged. The tokens are drawn again at every step ("dynamic masking").
 """
 
@@ -27,7 +27,7 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     <s> replaces the first token of a row and </s> the last; </s> also replaces the <s> before every document in a
     stream. Special tokens are never masked, and other tokens only if `allowed`, (B, N) bool; None: all. Returns int64
     tensors: `ids` (B, N), the input; `positions` (B, K), ascending, of the tokens to predict; and `targets` (B, K),
-    these tokens. K is 15 % of the N - 2 others, at least one. Targets are -100 (ignored) where a row has fewer than K
+    these tokens. K is 15% of the N - 2 others, at least one. Targets are -100 (ignored) where a row has fewer than K
     tokens that can be masked.
 
     Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without ordinary tokens.

@@ -238,7 +238,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     ratio = shown.set_index("measure").loc["ratio of correct answers", f"smoke: {largest}"]
     right = [made[1]["zero-shot-gpt2", size][1].metrics["questions_exact_percent"] for size in ("1542M", "117M")]
     assert ratio == (f"{right[0] / right[1]:.1f}" if right[1] else
-                     f"none: {right[0]:.2f} and {right[1]:.2f} % right")
+                     f"none: {right[0]:.2f} and {right[1]:.2f}% right")
     put = shown[shown["task"] == "reading comprehension"].set_index("model").loc["GPT-2 (1542M)", f"smoke: {largest}"]
     alone = f"{record.metrics['reading_alone_f1_percent']:.2f} without the text)"
     assert put.startswith(f"{record.metrics['reading_f1_percent']:.2f} (") and put.endswith(alone)

@@ -141,7 +141,7 @@ def test_the_papers_numbers_stand_beside_ours():
     found = divergences(Shown(smoke=[record()], small=[]))
     paper, smoke, small = (column(found, name, "what") for name in found.columns[1:][[0, 2, 1]])
     assert (paper["mean JSD, recurrent"], paper["mean JSD, baseline"]) == ("0.5331", "0.5951")
-    assert paper["recurrent / baseline"] == "0.896" and paper["recurrent closer, ties half"] == "at least 60 %"
+    assert paper["recurrent / baseline"] == "0.896" and paper["recurrent closer, ties half"] == "at least 60%"
     assert paper["sign test, two-sided p"] == "< 0.00001" and paper["contexts"] == "8000"
     assert (paper["topics"], paper["books behind the topics"]) == ("20", "5000")
     assert paper["tokens of a continuation"] == "30"

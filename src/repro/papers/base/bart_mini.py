@@ -1,6 +1,6 @@
 """The base model of LED: BART's architecture (Lewis et al. 2020), which restores damaged text.
 
-Between 20 and 50 % of a text are cut out in spans, each replaced by one <mask> ("text infilling"), and its sentences
+Between 20 and 50% of a text are cut out in spans, each replaced by one <mask> ("text infilling"), and its sentences
 change places. At `small` the layers start from roberta-mini's; what the decoder reads of the encoder starts afresh.
 """
 

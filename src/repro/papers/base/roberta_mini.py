@@ -1,7 +1,7 @@
 """The base model that the encoder chapters start from: RoBERTa's architecture, which fills in what is masked.
 
 It is trained on gpt2-mini's text, at `small` in three stages, and has the same size. A step costs less, because the
-output layer applies only to the 15 % of tokens that are predicted. Its metric, bits per masked token, is what Beltagy
+output layer applies only to the 15% of tokens that are predicted. Its metric, bits per masked token, is what Beltagy
 et al. (2020) print as BPC.
 """
 
@@ -16,7 +16,7 @@ from repro.papers.base.pretraining import growing_batches, new_tokeniser, pretra
 from repro.study import Absent, Experiment, register
 from repro.study.settings import canonical, validated
 
-HELD_OUT = 120_000  # tokens of the validation text, of which 15 % are predicted
+HELD_OUT = 120_000  # tokens of the validation text, of which 15% are predicted
 SCORED = 8  # sequences at a time
 UNITS = {"frequency_bits_per_token": "bits per masked token that frequencies alone leave",
          "spread_bits_per_token": "bits per masked token, over all of the held-out text",
@@ -174,7 +174,7 @@ def spread(ids, sequence: int, n: int, targets=None):
 
 
 def said_twice(rows, vocab_size: int) -> tuple[list, list]:
-    """Rows (n, N) of held-out text with their beginning repeated, 15 % of the repetition masked; and the same rows with
+    """Rows (n, N) of held-out text with their beginning repeated, 15% of the repetition masked; and the same rows with
     the beginning of another row in front. The gain of the first over the second comes from looking up.
     """
     import numpy as np
@@ -238,7 +238,7 @@ def estimate(config):
 
 
 def masked_training_flops(config, window: int) -> float:
-    """FLOPs of one training token: three times the forward pass; the output layers at 15 % of the tokens.
+    """FLOPs of one training token: three times the forward pass; the output layers at 15% of the tokens.
 
     Attention looks both ways, at twice as many keys as a decoder's.
     """

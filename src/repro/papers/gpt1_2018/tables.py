@@ -1,4 +1,4 @@
-"""Tables 1 to 5, Figures 1 and 2 and the settings, with the paper's values beside ours."""
+"""Tables 1 to 5, Figures 1 and 2 and the settings, with the paper's values and ours."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp
@@ -400,7 +400,7 @@ STAGES = {  # (stage, parameter) -> the same, for parameters that both stages ha
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
     ("fine-tuning", "epochs"): lambda base, tuned: (
         f"{tuned.epochs} of at most {tuned.at_most:,} examples" if tuned.at_most else tuned.epochs),
-    ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} % of training"}
+    ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g}% of training"}
 
 
 def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
+"""Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values and ours."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -141,7 +141,7 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
     import pandas
 
     rows = [{"source": "the paper", "question": row["question"], "answer": row["generated_answer"],
-             "correct": row["correct"], "probability": f"{row['probability_percent']} %"}
+             "correct": row["correct"], "probability": f"{row['probability_percent']}%"}
             for row in published("gpt2_2019_table5_natural_questions_top30").to_dict("records")]
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
@@ -159,7 +159,7 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _share(probability: float) -> str:
-    return f"{rounded(100 * probability, 2)} %" if probability >= 1e-4 else "< 0.01 %"
+    return f"{rounded(100 * probability, 2)}%" if probability >= 1e-4 else "< 0.01%"
 
 
 def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
@@ -241,7 +241,7 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
                  for records in (found, context.records_of(smallest)) if records]
         if len(right) < 2:
             return NOT_RUN
-        return f"{right[0] / right[1]:.1f}" if right[1] else f"none: {right[0]:.2f} and {right[1]:.2f} % right"
+        return f"{right[0] / right[1]:.1f}" if right[1] else f"none: {right[0]:.2f} and {right[1]:.2f}% right"
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
         return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN

@@ -67,7 +67,7 @@ UNITS = {"longest": "tokens of input that fit", "longest_skipping": "tokens of i
 
 
 def longest_that_fits(peak, memory: float, limit: int = 2**20) -> int:
-    """The largest n below `limit` for which peak(n) is at most `memory`; the binary search is precise to 2 %.
+    """The largest n below `limit` for which peak(n) is at most `memory`; the binary search is precise to 2%.
 
     Raises ReproError if not even one token fits.
     """

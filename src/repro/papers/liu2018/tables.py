@@ -26,7 +26,7 @@ OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
 
 
 def architectures(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: the printed rows, then ours: nats per token of the lead with 95 % intervals over seeds and articles.
+    """Table 4: the printed rows, then ours: nats per token of the lead with 95% intervals over seeds and articles.
 
     "best possible" is what reading so much of the same articles allows, where it is known.
     """
@@ -161,7 +161,7 @@ def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     if not found:
         return [*first, *[NOT_RUN] * 6, OPTIMIZERS[config.optimizer], NOT_RUN]
     if config.n_experts:
-        first[-1] += f", each used {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)} %"
+        first[-1] += f", each used {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)}%"
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
             _mean(found, "test_nats_per_word", 2), _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2),
             OPTIMIZERS[config.optimizer], str(len(found))]

@@ -66,7 +66,7 @@ def off_by(dataset: str, *metrics: str) -> Callable:
 
 def share_off(limit: int, percent: float) -> Callable:
     """How far the percentage of texts with more than `limit` wordpieces is from a printed one, in half-widths of its
-    95 % interval: our texts are a sample, and up to 1 may be chance."""
+    95% interval: our texts are a sample, and up to 1 may be chance."""
     def measure(records):
         found = []
         for record in records:
@@ -83,7 +83,7 @@ def counts_of(*corpora: str) -> Callable:
 
 
 IMDB = COUNTS | {"null": 1.0, "where": counts_of("imdb", "imdb-subset"),
-                 "unit_shown": "half-widths of our 95 % interval",
+                 "unit_shown": "half-widths of our 95% interval",
                  "criterion_before": "exact to the printed digits, as if our reviews were all of IMDB"}
 
 def order(better: str, other: str) -> dict:
@@ -304,17 +304,17 @@ register(
           where=counts_of("hyperpartisan"), unit_shown="of the printed number",
           measure=off_by("Hyperpartisan news", context_lengths.AVERAGE, context_lengths.PERCENTILE),
           sentence="Hyperpartisan's articles have 705 wordpieces on average and 1,975 at the 95th percentile, to "
-                   "within 0.1 %.",
+                   "within 0.1%.",
           short="Hyperpartisan: 705 wordpieces, 1,975 at the 95th percentile."),
     Claim(id="longformer2020-table6-imdb", **IMDB, source="Table 6",
           measure=share_off(int(context_lengths.PRINTED["IMDB"][context_lengths.PERCENTILE]), 5.0),
-          sentence="95 % of IMDB's reviews have at most 705 wordpieces, within the sampling error of the reviews here.",
-          short="IMDB: 95 % of reviews have at most 705 wordpieces."),
+          sentence="95% of IMDB's reviews have at most 705 wordpieces, within the sampling error of the reviews here.",
+          short="IMDB: 95% of reviews have at most 705 wordpieces."),
     Claim(id="longformer2020-imdb-above-512", **IMDB, source="Section 6.3",
           measure=share_off(context_lengths.LIMIT, context_lengths.printed_share()),
-          sentence="13.6 % of IMDB's reviews have more than 512 wordpieces, within the sampling error of the reviews "
+          sentence="13.6% of IMDB's reviews have more than 512 wordpieces, within the sampling error of the reviews "
                    "here.",
-          short="13.6 % of IMDB's reviews have more than 512 wordpieces."))
+          short="13.6% of IMDB's reviews have more than 512 wordpieces."))
 SUMMARIES = {"paper": PAPER, "experiment": led.EXPERIMENT.name, "direction": "higher", "unit": "document",
              "unit_shown": "in ROUGE F1 (0 to 1), the mean of ROUGE-1 and ROUGE-2"}
 register(

@@ -16,7 +16,7 @@ CONTROLS = {"majority": "control: always the most common label", "positive": "co
 
 
 def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
-    """The printed F1 of both pretrained models, then ours on test documents, in %, with 95 % intervals.
+    """The printed F1 of both pretrained models, then ours on test documents, in %, with 95% intervals.
 
     "cut" counts the test documents that are longer than the tokens read. "best possible" is the accuracy that reading
     so many tokens of these documents allows, where it is known.

@@ -80,7 +80,7 @@ def estimate(config: Config) -> Estimate:
 
 
 def table(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 6: the printed lengths, then ours, the averages with 95 % intervals over texts."""
+    """Table 6: the printed lengths, then ours, the averages with 95% intervals over texts."""
     import pandas
 
     rows = [[name, "the paper", "–", row[AVERAGE], row[PERCENTILE], f"{printed_share():g}" if name == "IMDB" else "–"]
@@ -104,7 +104,7 @@ def printed_share() -> float:
 
 
 def _mean(lengths: list[int]) -> str:
-    """The mean with its 95 % interval."""
+    """The mean with its 95% interval."""
     from repro.evaluation.bootstrap import over_seeds
 
     return bounded(fmean(lengths), *over_seeds(lengths), ".0f")

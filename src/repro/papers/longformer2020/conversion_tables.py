@@ -28,7 +28,7 @@ SEAMS = ("roberta", "copied", "short", "long")
 
 
 def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 5: the printed values, then ours: bits per masked token, with 95 % intervals over seeds and books.
+    """Table 5: the printed values, then ours: bits per masked token, with 95% intervals over seeds and books.
 
     "in pieces" scores the same model on as many tokens at a time as RoBERTa reads. For models without training and
     random positions, seeds differ only in which tokens are masked.

@@ -19,7 +19,7 @@ EXTRACTS = {"lead": "extract: the first sentences", "oracle": "extract: the best
 
 
 def table_11(context: ArtifactContext) -> "pandas.DataFrame":
-    """ROUGE in %, printed and ours; ours with 95 % intervals over seeds and texts."""
+    """ROUGE in %, printed and ours; ours with 95% intervals over seeds and texts."""
     import pandas
 
     rows = [["the paper, arXiv", row["model"], row["sequence_length_tokens"] or "–",

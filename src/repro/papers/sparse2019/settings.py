@@ -62,7 +62,7 @@ SOUND = {
 # Without recomputation, a sequence stores numbers in proportion to length x layers x width; width and layers shrink to
 # keep that product. With it, the work inside one layer counts too; records store the memory of each. At `small` all
 # take the same number of steps, so the longest hear the most sound and do not lose for lack of it. There sequences
-# grow by fours from 64 samples: 30 % of the steps, 20 % at 256, 30 % at longer stages, 20 % at the full length.
+# grow by fours from 64 samples: 30% of the steps, 20% at 256, 30% at longer stages, 20% at the full length.
 LENGTHS = {
     "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
               {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),

@@ -1,4 +1,4 @@
-"""The claims on recurrence in short windows, at which overlap gains the paper's 10 %."""
+"""The claims on recurrence in short windows, at which overlap gains the paper's 10%."""
 
 from repro.papers.yoshida2020.claims.effects import (
     MASKED,
@@ -27,7 +27,7 @@ def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
         experiment=EVALUATION.name, about=(ARTIFACT.id,), unit=unit, direction="lower", relative=True,
         unit_shown="in perplexity",
         family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
-        sentence=f"On {corpus}, in short windows (at which overlap gains the paper's 10 % on articles), the recurrent "
+        sentence=f"On {corpus}, in short windows (at which overlap gains the paper's 10% on articles), the recurrent "
                  f"model with its module at the {place} block has a lower test perplexity than the baseline, both "
                  "without overlap.",
         short=f"In short windows recurrence helps ({'books' if unit == 'book' else 'articles'}, {place} block).",

@@ -66,16 +66,16 @@ CLAIMS = (
           sentence="On books, without overlap, the recurrent model with its module at the first of six blocks, as deep "
                    "as the second of twelve, has a lower test perplexity than the fine-tuned baseline.",
           short="On books, recurrence at the first of six blocks helps."),
-    economy("recurrent-0-baseline-30", 0, 30, "A recurrent model on disjoint windows is about as good (at most 1 % "
+    economy("recurrent-0-baseline-30", 0, 30, "A recurrent model on disjoint windows is about as good (at most 1% "
             "worse) as a baseline with an overlap of a tenth of the window.",
             "Recurrence without overlap is as good as a baseline at 30.", 0.01),
     economy("recurrent-5-baseline-50", 5, 50, "A recurrent model with a small overlap beats a baseline with a much "
             "larger one (5 and 50 of 300).", "Recurrence at overlap 5 beats a baseline at 50."),
-    economy("recurrent-5-baseline-75", 5, 75, "A recurrent model with a small overlap is about as good (at most 1 % "
+    economy("recurrent-5-baseline-75", 5, 75, "A recurrent model with a small overlap is about as good (at most 1% "
             "worse) as a baseline with a quarter of the window (5 and 75 of 300).",
             "Recurrence at overlap 5 is as good as a baseline at 75.", 0.01),
     economy("recurrent-50-baseline-200", 50, 200, "With an overlap of a sixth of the window, the recurrent model is as "
-            "good (at most 0.5 % worse) as a baseline with an overlap of two thirds, or better.",
+            "good (at most 0.5% worse) as a baseline with an overlap of two thirds, or better.",
             "Recurrence at overlap 50 is as good as a baseline at 200.", 0.005),
     Claim(id="yoshida2020-table2-gain-shrinks", **GAIN | {"measure": shrinking},
           sentence="On books, too, the gain from recurrence is larger on disjoint windows than at the largest overlap.",

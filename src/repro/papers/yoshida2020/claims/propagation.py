@@ -101,7 +101,7 @@ CLAIMS = (
           paper_effect=printed_ratio),
     Claim(id="yoshida2020-topic-jsd-share", **TOPICS, measure=closer, direction="higher", null=0.5,
           assay=true_text(closer, 0.5),
-          sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is closer than the "
+          sentence="In most contexts (the paper: at least 60%) the recurrent model's continuation is closer than the "
                    "baseline's.",
           short="In most contexts recurrence stays closer to the topic.",
           paper_effect=printed_share, unit_shown="of contexts"),

@@ -39,7 +39,7 @@ OPEN = (  # what the paper leaves open, our choice, another reading
 
 
 def questions(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: the printed rows, then ours, in %, with 95 % intervals over seeds and questions.
+    """Table 3: the printed rows, then ours, in %, with 95% intervals over seeds and questions.
 
     "nats": the loss of the right answer; to a guess all tokens of a text are equally likely. "masked": the same reader
     with its module off; "other": with the states of another question; "swapped": each text with another's question.

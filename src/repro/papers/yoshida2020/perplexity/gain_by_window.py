@@ -35,7 +35,7 @@ class Gain:
     module: str
     window: int  # tokens
     change: float
-    low: float | None = None  # the 95 % interval, over seeds and documents
+    low: float | None = None  # the 95% interval, over seeds and documents
     high: float | None = None
     masked: float | None = None  # the change with the module masked out
     split: str = "test"

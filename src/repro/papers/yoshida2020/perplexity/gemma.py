@@ -59,7 +59,7 @@ def level(records: list) -> dict[str, str]:
 
 def gains(context):
     """A row per model: its test perplexity, and its change against the baseline of the same seed on disjoint windows,
-    as it is and under its controls, with 95 % intervals over seeds and books."""
+    as it is and under its controls, with 95% intervals over seeds and books."""
     import pandas
 
     rows = []

@@ -15,7 +15,7 @@ TABLE_1, BY_POSITION = "recurrence-wikitext103", "loss-by-position"
 
 
 def goals(context) -> "pandas.DataFrame":
-    """A row per goal and scale: the target, the result (means over seeds, 95 % intervals over documents), and whether
+    """A row per goal and scale: the target, the result (means over seeds, 95% intervals over documents), and whether
     it is met. Generated text has no such goals: `smoke` shows only the result."""
     import pandas
 

@@ -1,8 +1,8 @@
 """Recurrence at the window size at which overlap gains our baseline what it gains the paper's. Not in the paper.
 
 The window is chosen on articles alone: of the sizes that `window_choice` tries, the one at which an overlap of a sixth
-gains our fine-tuned baseline closest to the paper's 10 %. This is measured on validation text before any recurrent
-model is trained, and differs little from size to size. On books the same window leaves more room than 10 %; each claim
+gains our fine-tuned baseline closest to the paper's 10%. This is measured on validation text before any recurrent
+model is trained, and differs little from size to size. On books the same window leaves more room than 10%; each claim
 has its own room, measured on test text, as its assay.
 """
 
@@ -29,7 +29,7 @@ def grid(scale: str) -> list[dict[str, Any]]:
 def matched_table(context):
     """A row for each text: the gain of the baseline from overlap, and of recurrence without it, with its controls.
 
-    Relative changes of test perplexity against the baseline without overlap, with 95 % intervals over documents.
+    Relative changes of test perplexity against the baseline without overlap, with 95% intervals over documents.
     """
     import pandas
 
@@ -50,9 +50,9 @@ def matched_table(context):
     return pandas.DataFrame(rows)
 
 
-EVALUATION = evaluation("recurrence-matched", "Recurrence at the window at which overlap gains the paper's 10 %.",
+EVALUATION = evaluation("recurrence-matched", "Recurrence at the window at which overlap gains the paper's 10%.",
                         SCALES, grid, {"small": 236_000})
 ARTIFACT = Artifact(id="recurrence-matched", paper="yoshida2020", chapter="06_wikitext103", experiment=EVALUATION.name,
-                    title="Recurrence in short windows, at which overlap gains the paper's 10 %",
+                    title="Recurrence in short windows, at which overlap gains the paper's 10%",
                     source="not in the paper; declared before the runs", build=matched_table)
 register(EVALUATION, ARTIFACT)

@@ -18,7 +18,7 @@ FIGURE = "yoshida2020_figure5_flops_pareto"
 def points(context: ArtifactContext) -> "pandas.DataFrame":
     """Figures 4 and 5 as rows: source, model, overlap and window in tokens, FLOPs a token, validation perplexity.
 
-    `low` and `high` bound the 95 % interval over documents. The paper printed one point of each curve.
+    `low` and `high` bound the 95% interval over documents. The paper printed one point of each curve.
     """
     import pandas
 

@@ -28,7 +28,7 @@ FIRST = "recurrent, first block"  # the depth-matched reading of the paper's sec
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """One row per model and overlap: the paper's perplexities next to ours, with 95 % intervals over documents.
+    """One row per model and overlap: the paper's perplexities next to ours, with 95% intervals over documents.
 
     Ours are means over the seeds that all rows of a scale share; some comparisons use more. "cost" is T / (T -
     overlap), the cost of a scored token relative to disjoint windows. Windows differ between scales, so rows line up
@@ -236,7 +236,7 @@ def _change(records: list[Record], against: list[Record], losses: str) -> tuple[
 
 
 def interval(records: list[Record], split: str) -> "Interval":
-    """Word perplexity of one config on `split` and its 95 % interval over documents; losses averaged over seeds."""
+    """Word perplexity of one config on `split` and its 95% interval over documents; losses averaged over seeds."""
     from repro.evaluation import bootstrap
 
     losses = [record.documents[split]["nll"] for record in records]
@@ -255,7 +255,7 @@ def change(records: Sequence[Record], against: Sequence[Record], losses: str = "
 
 def compare(records: Sequence[Record], against: Sequence[Record], split: str,
             losses: str = "nll") -> tuple[float, float, float]:
-    """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
+    """Relative difference in word perplexity and its 95% interval, over the seeds that both have and the documents of
     `split` together, as in verdicts; with one seed over documents alone. losses: of `records`, such as "nll_masked"."""
     pair = [[record for record in some if record.seed in {other.seed for other in others}]
             for some, others in ((records, against), (against, records))]

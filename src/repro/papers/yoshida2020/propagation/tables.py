@@ -28,7 +28,7 @@ TABLE = "yoshida2020_topic_jsd"
 
 def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
          over: Callable[[dict], Sequence[float]] | None = None) -> "Interval":
-    """Mean over contexts, with its 95 % interval over books, of what `value(documents)` gives for each context.
+    """Mean over contexts, with its 95% interval over books, of what `value(documents)` gives for each context.
 
     over: what to divide that mean by, another such mean; the ratio gets the interval.
     """
@@ -38,7 +38,7 @@ def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
 
 
 def mean_over_books(books: Sequence[int], values: Sequence[float], over: Sequence[float] | None = None) -> "Interval":
-    """Mean of `values`, or its ratio to that of `over`, with a 95 % interval over the books that they come from."""
+    """Mean of `values`, or its ratio to that of `over`, with a 95% interval over the books that they come from."""
     import numpy as np
 
     from repro.evaluation.bootstrap import bootstrap_ratio
@@ -90,7 +90,7 @@ def divergences(context: ArtifactContext) -> "pandas.DataFrame":
     table = {
         "mean JSD, recurrent": ours, "mean JSD, baseline": base,
         "recurrent / baseline": f"{float(ours) / float(base):.3f}",
-        "recurrent closer, ties half": f"at least {printed[share]} %", "tied": "–",
+        "recurrent closer, ties half": f"at least {printed[share]}%", "tied": "–",
         "sign test, two-sided p": table["note"][share].removeprefix("p "),
         "recurrent without topic words": "–", "baseline without topic words": "–",
         "contexts": printed["number of sampled contexts"],
