@@ -74,7 +74,7 @@ def results() -> str:
     """What came out: the findings, the verdicts, and the gains from recurrence."""
     above = fill(
         "How much recurrence changes word perplexity on test text, read in windows that do not overlap (below zero, "
-        "recurrence helps). Brackets are 95 % intervals over seeds and documents, each for its row alone; verdicts use "
+        "recurrence helps). Brackets are 95% intervals over seeds and documents, each for its row alone; verdicts use "
         "wider ones where several claims are judged together. If the change stays when the module is masked out, the "
         "memory did not cause it.", 120)
     return f"{findings()}\n\n{lead()}\n\n{above}\n\n{teaser()}"
