@@ -402,6 +402,11 @@ SUMMARIES = [
             "validation": Split("every tenth of them", "train.parquet", n_examples=95),
             "test": Split("development questions", "validation.parquet", n_examples=331)}),
     Corpus(
+        "arxiv", "none stated; the papers are their authors'", "ccdv/arxiv-summarization", folder="arxiv",
+        origin=sources.arxiv, read=rows.summaries(document="article", summary="abstract", title=None, id=None),
+        splits={name: Split(f"{n:,} papers at the source, less those without a text", f"{name}-*-of-*.parquet")
+                for name, n in sources.ARXIV_ROWS.items()}),
+    Corpus(
         "wikisum", "CC BY-SA 3.0 (the leads); the sources are their publishers'",
         "Wikipedia, what it cites and what a search finds, gathered by yourself and built by data_scripts/wikisum.py",
         folder="wikisum", read=rows.summaries(),

@@ -135,6 +135,19 @@ def wmt14(rows: dict[str, int] = WMT14_ROWS, per_file: int = 4_000) -> Hub:
     return _tables("wmt/wmt14", "fr-en", rows, per_file, "parquet", _translation, _table)
 
 
+ARXIV_ROWS = {"train": 203_037, "validation": 6_436, "test": 6_440}
+
+
+def arxiv(rows: dict[str, int] = ARXIV_ROWS, per_file: int = 10_000) -> Hub:
+    """Papers of arXiv with their abstracts (Cohan et al. 2018); papers without a text are left out."""
+    return _tables("ccdv/arxiv-summarization", "document", rows, per_file, "parquet", _paper, _table)
+
+
+def _paper(row: dict) -> dict | None:
+    paper = {"article": row["article"], "abstract": row["abstract"]}
+    return paper if all(text.strip() for text in paper.values()) else None
+
+
 def _translation(row: dict) -> dict:
     return {"en": row["translation"]["en"], "fr": row["translation"]["fr"]}
 

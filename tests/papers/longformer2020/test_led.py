@@ -2,18 +2,24 @@
 
 import importlib
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from rouge_score.rouge_scorer import RougeScorer
+from transformers import BartForConditionalGeneration
 
-from repro.data import Corpus, Split, corpus, registry
+from repro.data import Corpus, Split, corpus, registry, sources
 from repro.data import example_readers as readers
 from repro.data.examples import Summary
-from repro.data.synthetic_articles import ARTICLES
+from repro.data.synthetic import NAMES
+from repro.data.synthetic_articles import ARTICLES, RELATIONS
+from repro.errors import ReproError
+from repro.evaluation.summaries import rouge_n
 from repro.models import LED, roberta_mini
+from repro.models.pretrained import declared
 from repro.papers.base import bart_mini
 from repro.papers.base.bart_mini import damaged, from_roberta, new_model, paired
 from repro.papers.longformer2020 import led, led_tables
@@ -56,7 +62,14 @@ def test_every_planned_run_scores_what_it_wrote_by_the_package(tiny):
             assert metrics[key] == pytest.approx(sum(test[key]) / 6)
             assert metrics[f"validation_{key}"] == pytest.approx(sum(record.documents["validation"][key]) / 5)
             assert ("other_" + key in metrics) is (config.model == "led")
+    for record in tiny.records[:2]:  # the control is the summary of the text before
+        told = [sample["told"] for sample in record.notes["samples"]]
+        want = [scorer.score(row.summary, text)["rouge1"].fmeasure for row, text in zip(rows[1:3], told, strict=False)]
+        assert record.documents["test"]["other_rouge1"][1:3] == want
     short, long = (record.metrics for record in tiny.records[:2])
+    whole = [GENERATOR.best_rouge(row, f"{row.title} {row.document}")["rouge1"] for row in rows]
+    blind = [GENERATOR.best_rouge(row, row.title)["rouge1"] for row in rows]
+    assert sum(blind) / 6 <= short["best_rouge1"] < long["best_rouge1"] <= sum(whole) / 6
     assert short["tokens_read"] == 12 and short["test_cut"] == 6
     assert 12 < long["tokens_read"] <= 30 and long["parameters"] - short["parameters"] == 18 * 16
 
@@ -77,6 +90,9 @@ def test_tables_and_claims(tiny):
     shown = artifact("longformer2020-table11").render("smoke", ()).table
     ours = shown[shown["source"] == "smoke, tiny-articles"]
     assert list(ours["model"]).count("control: LED reads another text") == 2
+    possible = [record.metrics["best_rouge1"] for record in tiny.records[:2]]
+    shown_best = [cell.split()[0] for cell in ours["best possible R-1"] if cell != "–"]
+    assert shown_best == [f"{100 * one:.1f}" for one in possible]
     assert float(ours["R-1"].iloc[0].split()[0]) == pytest.approx(100 * tiny.records[0].metrics["rouge1"], abs=0.06)
     assert list(shown["R-1"])[6] == "46.63"
     artifact("longformer2020-figure3").render("smoke", ())
@@ -104,6 +120,74 @@ def test_claims_by_hand():
     np.testing.assert_allclose(found.control, [[0, .2]])
     assert led_tables.room([lead, made("oracle", 16, [.5, .5], [])]) == pytest.approx(.3)
     assert led_tables.reading(records) == pytest.approx(.4)
+
+
+def test_the_best_possible_rouge_by_all_leads_that_could_be():
+    """Every lead that a reader of the first two facts cannot rule out, against one that it may write."""
+    articles = replace(ARTICLES, n_facts=3, n_values=2)
+    row = articles.example("test", 0)
+    values = row.summary.split()[2::2]
+    seen = " ".join([row.title, *values[:2]])
+    relations = RELATIONS[:3]
+    leads = [" ".join([row.title, *(part for pair in zip(words, [*values[:2], last], strict=True) for part in pair)])
+             for words in product(*(wordings for wordings, _ in relations)) for last in relations[-1][1][:2]]
+    assert len(leads) == 16 and row.summary in leads
+    for key, n in (("rouge1", 1), ("rouge2", 2)):
+        scores = [rouge_n(wanted, leads[0], n) for wanted in leads]
+        assert articles.best_rouge(row, seen)[key] == pytest.approx(sum(scores) / 16)
+    nothing = articles.best_rouge(row)
+    assert nothing["rouge1"] == pytest.approx((1 / len(NAMES) + 1.5 + 1.5) / 7)
+    assert nothing["rouge2"] == pytest.approx((0.5 / len(NAMES) + 0.75 + 0.5) / 6)
+
+
+def test_an_article_without_a_text_and_one_without_a_title():
+    with pytest.raises(ReproError, match="document") as error:
+        Summary("a", "title", "", "summary")
+    assert "\n" not in str(error.value)
+    part, *_ = sources.arxiv({"train": 1}).parts
+    assert part.convert({"article": " \n", "abstract": "b"}) is None is part.convert({"article": "a", "abstract": ""})
+    assert part.convert({"article": "a", "abstract": "b", "id": 3}) == {"article": "a", "abstract": "b"}
+    coder = SimpleNamespace(encode=lambda text: np.array([len(part) for part in text.split("\n")]))
+    untitled = Summary("a", "", "four", "b")
+    assert led.encoded([untitled], coder, SimpleNamespace(max_input=9, longest_target=3))[0][0] == [0, 4, 2]
+
+
+def test_the_plan_of_the_papers_scale():
+    """The published large BART, at the lengths of Figure 3, with recomputation; its weights are as many as declared."""
+    plan = experiment("led-summarization").plan("paper")
+    models = [config for config in plan if config.model == "led"]
+    assert [config.max_input for config in models] == [1_024, 4_096, 16_384]
+    assert all(config.corpus == "arxiv" and config.recompute and config.window == 1_024 for config in models)
+    base, = led.EXPERIMENT.needs(models[0])
+    bart = declared("bart-large")
+    assert base.source == "facebook/bart-large" and bart_mini.parameters(base, base.vocab_size) == bart.parameters
+    short, *_, long = (led.estimate(config) for config in models)
+    assert short.parameters == bart.parameters == long.parameters - 15 * 1_024 * 1_024
+    assert long.flops > 5 * short.flops
+    stored = led.estimate(models[2].model_copy(update={"recompute": False}))
+    assert led.estimate(models[2]).memory_bytes < stored.memory_bytes / 4
+
+
+def test_a_published_bart_is_taken_as_it_is(tmp_path, monkeypatch):
+    config = bart_mini.EXPERIMENT.plan("paper")[0].model_copy(update={"source": str(tmp_path / "hub")})
+    bart = new_model(SimpleNamespace(n_layer=1, n_embd=8, n_head=2, n_positions=6, embedding_std=0.02), 11)
+    bart.save_pretrained(tmp_path / "hub")
+    monkeypatch.setattr(bart_mini, "new_tokeniser", lambda config: SimpleNamespace(fingerprint="f", vocab_size=11))
+    found = bart_mini.execute(config, SimpleNamespace(folder=tmp_path))
+    assert found.metrics == {"parameters": sum(one.numel() for one in bart.parameters())}
+    again = BartForConditionalGeneration.from_pretrained(tmp_path / "model")
+    assert all(torch.equal(one, two) for one, two in zip(again.parameters(), bart.parameters(), strict=True))
+
+
+def test_only_embeddings_are_drawn_wider():
+    small, wide = ({}, {})
+    for std, found in ((0.02, small), (0.3, wide)):
+        torch.manual_seed(0)
+        found |= new_model(SimpleNamespace(n_layer=1, n_embd=8, n_head=2, n_positions=6, embedding_std=std),
+                           11).state_dict()
+    for name, weight in small.items():
+        torch.testing.assert_close(wide[name], weight * (15 if "embed_" in name or "shared" in name or "head" in name
+                                                         else 1), msg=name)
 
 
 def test_texts_are_framed_and_cut(tiny):
@@ -137,7 +221,7 @@ def test_damage_keeps_the_order_of_what_is_left_and_cuts_a_share_out():
 def test_layers_of_a_roberta_are_those_of_the_encoder(shake):
     """The encoder gives the states of RoBERTa's first layers; only the attention across is its own."""
     roberta = shake(roberta_mini(3, 16, 2, 31, 20)).eval()
-    config = SimpleNamespace(n_layer=2, n_embd=16, n_head=2, n_positions=18)
+    config = SimpleNamespace(n_layer=2, n_embd=16, n_head=2, n_positions=18, embedding_std=0.02)
     bart, fresh = (shake(new_model(config, 31), 2).eval() for _ in range(2))
     from_roberta(bart, roberta)
     ids = torch.randint(4, 31, (2, 15), generator=torch.Generator().manual_seed(0))
@@ -152,7 +236,7 @@ def test_layers_of_a_roberta_are_those_of_the_encoder(shake):
 
 
 def test_an_led_reads_pairs_as_it_reads_padded_texts(shake):
-    config = SimpleNamespace(n_layer=1, n_embd=16, n_head=2, n_positions=18)
+    config = SimpleNamespace(n_layer=1, n_embd=16, n_head=2, n_positions=18, embedding_std=0.02)
     model = LED.from_bart(shake(new_model(config, 31)), 40, 4).eval()
     source, ids = torch.randint(4, 31, (2, 9)), torch.tensor([[2, 5, 6], [2, 7, 8]])
     lengths = torch.tensor([9, 5])

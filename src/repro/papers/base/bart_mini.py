@@ -24,12 +24,13 @@ UNITS = {"restored_nats_per_token": "nats per token of damaged text",
 
 
 class Config(pretraining.Config):
-    """bart-mini: tokenizer, architecture and training; `n_layer` on either side."""
+    """bart-mini: tokenizer, architecture and training; `n_layer` on either side. At `paper` only `source` counts."""
 
-    tokeniser: Literal["masked-bpe"] = "masked-bpe"
+    tokeniser: Literal["masked-bpe", "roberta"] = "masked-bpe"  # RoBERTa's is also that of the published BART
     n_positions: int = Field(256, ge=4)
     sequence: int = Field(256, ge=4)
     starts: Annotated[Literal["scratch", "roberta-mini"], Absent("scratch")] = "scratch"  # where its layers come from
+    embedding_std: Annotated[float, Field(gt=0), Absent(0.02)] = 0.02  # of new embeddings, standard deviation
 
     @model_validator(mode="after")
     def _room(self):
@@ -43,11 +44,13 @@ REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipe
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books", "synthetic-articles"),
               "vocab_size": 1_000, "n_layer": 2, "n_embd": 64, "n_positions": 66, "sequence": 64, "batch_size": 16,
-              "growing": ((32, 0.7),), "tokens": 100_000, "learning_rate": 1e-2, "optimizer": "muon",
-              "warmup_steps": 10, "validate_every": 100_000},
+              "growing": ((32, 0.7),), "tokens": 40_000, "learning_rate": 1e-2, "optimizer": "muon",
+              "embedding_std": 0.3, "warmup_steps": 10, "validate_every": 40_000},
     "small": {**REAL, "starts": "roberta-mini", "vocab_size": 8_192, "n_layer": 4, "n_embd": 256, "n_positions": 256,
               "sequence": 254, "batch_size": 8, "tokens": 6_000_000, "learning_rate": 2e-3, "warmup_steps": 200,
               "weight_decay": 0.1, "validate_every": 1_000_000, "precision": "bf16", "weights": "bf16"},
+    "paper": {"corpus": "arxiv", "source": "facebook/bart-large", "tokeniser": "roberta", "vocab_size": 50_265,
+              "n_layer": 12, "n_embd": 1024, "n_head": 16, "n_positions": 1024, "sequence": 1022},
 }
 
 
@@ -60,11 +63,15 @@ def new_model(config, vocab_size: int):
     """A fresh BartForConditionalGeneration, without dropout."""
     from transformers import BartConfig, BartForConditionalGeneration
 
-    return BartForConditionalGeneration(BartConfig(
+    bart = BartForConditionalGeneration(BartConfig(
         vocab_size=vocab_size, d_model=config.n_embd, encoder_layers=config.n_layer, decoder_layers=config.n_layer,
         encoder_attention_heads=config.n_head, decoder_attention_heads=config.n_head,
         encoder_ffn_dim=4 * config.n_embd, decoder_ffn_dim=4 * config.n_embd,
         max_position_embeddings=config.n_positions, dropout=0.0))
+    for name, weight in bart.named_parameters():
+        if name.endswith(("shared.weight", "embed_positions.weight")):
+            weight.data *= config.embedding_std / bart.config.init_std
+    return bart
 
 
 def from_roberta(bart, roberta) -> None:
@@ -194,12 +201,16 @@ def restored_nats(model, batches: list[dict], other: bool = False) -> float:
 def execute(config, context):
     import numpy as np
     import torch
+    from transformers import BartForConditionalGeneration
 
     from repro.data import tokens
     from repro.models import load_masked_lm
     from repro.training import Summaries
 
     coder = new_tokeniser(config)
+    if config.source != "scratch":
+        bart = BartForConditionalGeneration.from_pretrained(config.source, dtype=torch.float32)
+        return pretraining.outcome(config, context, NAME, bart, coder)
     torch.manual_seed(config.seed)
     bart = new_model(config, coder.vocab_size)
     for base in base_runs(config):

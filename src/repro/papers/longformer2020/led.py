@@ -36,6 +36,7 @@ class Config(RunConfig):
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False  # of layers, in the backward pass
     beam: int = Field(4, ge=1)
+    written_at_once: int = Field(8, ge=1)  # texts of similar length, whose summaries are written together
     length_penalty: float = Field(1.0, ge=0)
     no_repeat: int = Field(0, ge=0)  # n-grams of so many tokens occur once in a summary; 0: no limit
     longest_summary: int = Field(256, ge=1)  # tokens that are written
@@ -117,7 +118,8 @@ def encoded(rows, coder, config) -> list[tuple]:
     and how many tokens the text has."""
     found = []
     for row in rows:
-        ids, target = coder.encode(f"{row.title}\n{row.document}"), coder.encode(row.summary)
+        text = "\n".join(part for part in (row.title, row.document) if part)
+        ids, target = coder.encode(text), coder.encode(row.summary)
         found.append((bart_mini.framed(ids[:config.max_input - 2]), target[:config.longest_target],
                       len(target) <= config.longest_target, len(ids) + 2))
     return found
@@ -128,6 +130,7 @@ def written(config, context, rows):
     import torch
     from transformers import BartForConditionalGeneration
 
+    from repro.data import corpus
     from repro.models import LED, save_model
     from repro.training import Summaries
 
@@ -144,43 +147,51 @@ def written(config, context, rows):
     result, validate = fit(config, context, Summaries(model.train(), 0.0, 0.0), pairs, bart_mini.END,
                            f"training on {config.max_input} tokens", "texts")
     save_model(led, context.folder / "model")
-    found: dict[str, dict[str, list[str]]] = {}
-    with context.progress(2 * sum(len(pairs[split]) for split in SPLITS), "writing", "summaries") as bar:
+    found = {}
+    with context.progress(sum(len(pairs[split]) for split in SPLITS), "writing", "summaries") as bar:
         for split in SPLITS:
-            inputs = [given for given, *_ in pairs[split]]
-            others = inputs[-1:] + inputs[:-1]  # of the text before
-            found[split] = {name: [summary for k in range(0, len(some), config.batch_size) for summary in summaries(
-                config, led, coder, some[k:k + config.batch_size], bar)] for name, some in (
-                    ("", inputs), ("other_", others))}
+            own = summaries(config, led, coder, [given for given, *_ in pairs[split]], bar)
+            found[split] = {"": own, "other_": own[-1:] + own[:-1]}  # the control reads the text before
     lengths = [length for *_, length in texts["test"]]
     metrics = {"validation_nats_per_token": validate(Summaries(model, 0.0, 0.0)),
                "tokens_read": sum(len(given) for given, *_ in pairs["test"]) / len(lengths),
                "test_cut": sum(length > config.max_input for length in lengths),
                "parameters": sum(weight.numel() for weight in led.parameters())}
+    if hasattr(generator := corpus(config.corpus).generator, "best_rouge"):
+        best = [generator.best_rouge(row, coder.decode(given))
+                for row, (given, *_) in zip(rows["test"], pairs["test"], strict=True)]
+        metrics |= {f"best_{key}": sum(one[key] for one in best) / len(best) for key in best[0]}
     return found, metrics, result.curves, {"tokeniser": coder.fingerprint}
 
 
 def summaries(config, led, coder, inputs: list[list[int]], bar) -> list[str]:
-    """A summary of each of these inputs, written by a LED."""
+    """A summary of each of these inputs, written by a LED; inputs of similar length are read together."""
     import torch
 
     from repro.ids import evaluating
 
-    lengths = torch.tensor([len(given) for given in inputs])
-    ids = torch.full((len(inputs), int(lengths.max())), led.config.pad_token_id)
-    for row, given in zip(ids, inputs, strict=True):
-        row[:len(given)] = torch.tensor(given)
-    real = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    found = [""] * len(inputs)
+    order = sorted(range(len(inputs)), key=lambda k: len(inputs[k]))
     with torch.no_grad(), evaluating(led):
-        made = led.generate(
-            input_ids=ids.to(led.device), attention_mask=real.to(led.device), num_beams=config.beam,
-            length_penalty=config.length_penalty, no_repeat_ngram_size=config.no_repeat,
-            max_new_tokens=config.longest_summary)
-    bar.advance(len(inputs))
-    return [coder.decode(row).strip() for row in made.tolist()]
+        for start in range(0, len(order), config.written_at_once):
+            chosen = order[start:start + config.written_at_once]
+            lengths = torch.tensor([len(inputs[k]) for k in chosen])
+            ids = torch.full((len(chosen), int(lengths.max())), led.config.pad_token_id)
+            for row, k in zip(ids, chosen, strict=True):
+                row[:len(inputs[k])] = torch.tensor(inputs[k])
+            real = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+            made = led.generate(
+                input_ids=ids.to(led.device), attention_mask=real.to(led.device), num_beams=config.beam,
+                length_penalty=config.length_penalty, no_repeat_ngram_size=config.no_repeat,
+                max_new_tokens=config.longest_summary)
+            for k, row in zip(chosen, made.tolist(), strict=True):
+                found[k] = coder.decode(row).strip()
+            bar.advance(len(chosen))
+    return found
 
 
-KNOWN = {"synthetic-articles": (1_600, 64, 8), "scisummnet-subset": (541, 5_500, 140)}  # texts; tokens of both
+# Training texts; tokens of a text and of its summary.
+KNOWN = {"synthetic-articles": (1_600, 64, 8), "scisummnet-subset": (541, 5_500, 140), "arxiv": (203_037, 8_600, 290)}
 RATE = {"smoke": 2e10, "small": 1e11}  # FLOP/s in training
 
 
@@ -197,18 +208,23 @@ def estimate(config):
                         + 4 * base.n_layer * n * width) + 4 * base.n_layer * n * width**2
     flops = n_train * (encoder + decoder) * (3 * config.epochs + 1)
     weights = bart_mini.parameters(base, base.vocab_size) + (config.max_input - base.n_positions) * width
-    kept = 4 * config.batch_size * (n + 2 * target) * base.n_layer * 40 * width
+    states = base.n_layer + 40 if config.recompute else 40 * base.n_layer  # of a token, each as wide as the model
+    kept = 4 * config.batch_size * (n + 2 * target) * states * width
     return Estimate(weights, config.epochs * n_train * (n + target), flops, PROCESS + 16 * weights + kept,
                     flops / RATE.get(config.scale, 1e13))
 
 
 SCALES = {
-    "smoke": {"corpus": "synthetic-articles", "window": 8, "longest_target": 16, "epochs": 3, "batch_size": 16,
-              "learning_rate": 1e-2, "beam": 4, "longest_summary": 12},
+    "smoke": {"corpus": "synthetic-articles", "window": 8, "longest_target": 16, "epochs": 1, "batch_size": 12,
+              "learning_rate": 2e-2, "written_at_once": 64, "longest_summary": 12},
     "small": {"corpus": "scisummnet-subset", "window": 256, "longest_target": 254, "epochs": 3, "batch_size": 2,
               "precision": "bf16", "no_repeat": 3, "longest_summary": 200},
+    # The paper gives the windows, the lengths, beam search and teacher forcing, but no rate, passes or batch.
+    "paper": {"corpus": "arxiv", "window": 1024, "longest_target": 512, "epochs": 2, "batch_size": 4,
+              "learning_rate": 5e-5, "optimizer": "adamw", "precision": "bf16", "recompute": True, "no_repeat": 3,
+              "longest_summary": 512},
 }
-LENGTHS = {"smoke": (18, 34, 66), "small": (256, 1_024, 4_096)}
+LENGTHS = {"smoke": (18, 34, 66), "small": (256, 1_024, 4_096), "paper": (1_024, 4_096, 16_384)}
 
 
 def grid(scale: str) -> list[dict]:
