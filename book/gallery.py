@@ -24,6 +24,7 @@ TEXTS = re.compile(r'<table class="texts" id="([^"]+)">')
 PART = re.compile(r'<section class="(explorer|planner|playground)" aria-label="([^"]*)"')
 CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # the first line after its number
 PLACE = "<!-- pictures -->"
+BOARD = "22_scoreboard"  # it has a row for every claim
 WIDE, HIGH = 8, 9  # the most cells of a table that its thumbnail shows
 SIDES = {"r": COLOURS["recurrent"], "b": COLOURS["baseline"]}  # the colors of words (repro.plotting.words)
 
@@ -67,7 +68,7 @@ class Gallery:
     def finished(self, text: str) -> str:
         """A page without links to missing anchors, and with thumbnails on its cards."""
         def link(found: re.Match) -> str:
-            there = found[3] not in self.known or found[3] in self.places.get(found[2], ())
+            there = found[3] not in self.known or found[3] in self.places.get(found[2], ()) or found[2] == BOARD
             return found[0] if there else f'href="{found[1] or ""}{found[2]}.html"'
 
         text = THUMB.sub(lambda found: f"{found[1]}{self._small(found[2])}</span>", text)

@@ -74,7 +74,7 @@ def exact(verdict: str, chosen: Sequence[Claim]) -> str:
 
 def actions() -> str:
     """The navigation buttons; those that need a public repository only where one is known."""
-    known = [("Read", READ), ("Explore", "notebooks/23_explorer.html"),
+    known = [("Read", READ), ("What we learned", "what-we-learned.html"), ("Explore", "notebooks/23_explorer.html"),
              ("Run a chapter", "how-to-run.html")]
     if "//github.com/" in repository():
         name = repository().partition("//github.com/")[2]

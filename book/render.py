@@ -15,6 +15,7 @@ import api
 import cite
 import downloads
 import landing
+import learned
 import nbformat
 import rooms
 import toc
@@ -64,7 +65,8 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
         titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
-    for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api), ("references.md", cite)):
+    for name, part in (("index.md", landing), ("what-we-learned.md", learned), ("design.md", rooms), ("api.md", api),
+                       ("references.md", cite)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
     (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     for chapter in (source / "notebooks").glob("*.ipynb"):
