@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from repro.papers.base.pretraining import tokeniser_of
 from repro.papers.longformer2020.tasks.reader import Example, Reader, Words, load_encoder, padded, reader_from
 from repro.study import Outcome, RunConfig
 
+if TYPE_CHECKING:
+    import numpy as np
+
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 SPLITS = "validation", "test"
 
@@ -22,12 +25,17 @@ SPLITS = "validation", "test"
 class Task(ABC):
     """A task on long texts: what it reads, its head, and how its predictions are scored.
 
-    scales: the settings of each scale. special: tokens that it adds. first_piece: whether the short model needs only
-    the first piece of a text. units: of its metrics.
+    scales: the settings of each scale. printed: its row in Table 7, and metric: what that row shows. unit: of its
+    intervals, as in a claim. split: whose scores count. special: tokens that it adds. first_piece: whether the short
+    model needs only the first piece of a text. units: of its metrics, in per cent where none is given.
     """
 
     name: str
     scales: Mapping[str, Mapping[str, Any]]
+    printed: str
+    metric: str
+    unit: str = "document"
+    split: str = "test"
     special: Sequence[str] = ()
     first_piece: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +68,12 @@ class Task(ABC):
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         """Further metrics that need no model, such as the best possible score of generated texts."""
         return {}
+
+    def values(self, records: Sequence[Any]) -> "np.ndarray":
+        """(seeds, units) in %: numbers whose mean is the metric."""
+        import numpy as np
+
+        return np.array([record.documents[self.split][self.metric] for record in records], float)
 
     def execute(self, config: Any, context: Any) -> Outcome:
         """A run: one model trained and scored."""

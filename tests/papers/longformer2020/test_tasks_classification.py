@@ -1,0 +1,148 @@
+"""Texts classified by their first token, from corpus to table and verdict, on a tiny base."""
+
+import importlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from repro.data import Corpus, Split, registry
+from repro.data import example_readers as readers
+from repro.data.examples import LabelledText
+from repro.data.synthetic_documents import REVIEWS, SyntheticReviews
+from repro.errors import ReproError
+from repro.evaluation.classification import score
+from repro.papers.longformer2020.tasks import experiment as tasks
+from repro.papers.longformer2020.tasks import frame, tables
+from repro.papers.longformer2020.tasks.classification import FOLDS, HYPERPARTISAN, IMDB, fold
+from repro.study import artifact, claim, experiment, run
+from repro.study.settings import as_text
+from repro.training import LengthBuckets
+
+EXPERIMENT = experiment("longformer-tasks")
+TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4, "growing": [],
+        "tokens": 1_000, "warmup_steps": 2, "validate_every": 1_000, "vocab_size": 300, "optimizer": "adamw"}
+
+
+@pytest.mark.parametrize(("sets", "said"), [
+    ({"window": 7}, "window is 7 keys; it must be even"), ({"max_positions": 32}, "the base already has 64"),
+    ({"task": "imd"}, "task 'imd'"), ({"model": "long"}, "model 'long'"), ({"epochs": 0}, "epochs"),
+])
+def test_settings_that_cannot_be(sets, said):
+    with pytest.raises(ReproError, match=said):
+        EXPERIMENT.plan("smoke", sets)
+
+
+def test_the_plan_of_pretrained():
+    plan = [config for config in EXPERIMENT.plan("pretrained") if config.task in ("imdb", "hyperpartisan")]
+    assert [(config.task, config.model) for config in plan] == [
+        (task, model) for task in ("imdb", "hyperpartisan") for model in tables.MODELS]
+    for config in plan:
+        same = config.model_dump(exclude={"model"})
+        assert same == plan[0 if config.task == "imdb" else 3].model_dump(exclude={"model"})
+        told = EXPERIMENT.estimate(config)
+        assert told.parameters > 22e6 and told.seconds > 0 and told.memory_bytes > 2**30
+
+
+@pytest.fixture(scope="module")
+def study(home):
+    """The three models on a few short texts."""
+    with pytest.MonkeyPatch.context() as patch:
+        sizes = {"train": 24, "validation": 8, "test": 12}
+        patch.setitem(registry._BY_NAME, "tiny-reviews", Corpus(
+            "tiny-reviews", "MIT", "embedded", {name: Split("", n_examples=n) for name, n in sizes.items()},
+            readers.generated[LabelledText], generator=SyntheticReviews(n_words=20, far=12), labels=("no", "yes")))
+        base, = frame.PRETRAINING.plan("smoke", {name: as_text(value) for name, value in TINY.items()})
+        for module in (frame, tasks):
+            patch.setattr(module, "base_of", lambda config: base)
+        plans = importlib.import_module("repro.study.experiment")
+        patch.setattr(plans, "_plan", plans._plan.__wrapped__)
+        smoke = {"corpus": "tiny-reviews", "batch_size": 4, "epochs": 2, "max_positions": 128, "cut": 9,
+                 "precision": "bf16"}
+        patch.setitem(IMDB.scales, "smoke", IMDB.scales["smoke"] | smoke)
+        plan = EXPERIMENT.plan("smoke", {"task": "imdb"})[:3]
+        yield SimpleNamespace(plan=plan, folder=home / "results", found=[
+            run(config, home / "results", progress=False) for config in plan])
+
+
+def test_what_a_record_keeps(study):
+    short, long, cut = study.found
+    assert [one.model for one in study.found] == ["short", "longformer", "longformer-cut"]
+    for record in study.found:
+        test = record.documents["test"]
+        assert test["id"] == [f"test-{k}" for k in range(12)]
+        assert record.metrics["test_accuracy"] == 100 * score(test["label"], test["prediction"], "accuracy")
+        assert record.units["test_accuracy"] == "per cent" and record.units["test_nats"] == "nats per example"
+        chosen = max(value for _, value in record.curves["validation_accuracy"])
+        assert record.metrics["validation_accuracy"] == chosen and len(record.curves["validation_accuracy"]) == 2
+        assert record.metrics["best_short"] == 50 < record.metrics["best"]
+    assert (short.metrics["tokens_read"], cut.metrics["tokens_read"]) == (32, 11)  # 9 of them, and two special ones
+    assert 40 < long.metrics["tokens_read"] < 128
+    assert short.documents["test"]["label"] == cut.documents["test"]["label"]
+
+
+def test_a_killed_training_ends_in_the_same_record(study, tmp_path, monkeypatch, killed_at):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    assert killed_at(LengthBuckets, study.plan[1], 8, 12).digest == study.found[1].digest
+
+
+def test_all_models_learn_from_the_same_texts_in_the_same_order(study, monkeypatch):
+    orders = {}
+    for config in study.plan:
+        words = frame.words_of(config, IMDB)
+        examples = frame.encoded(config, IMDB, IMDB.rows(config)["train"], words)
+        lengths = [one.whole or len(one) for one in examples]
+        batches = LengthBuckets(examples, lengths, lambda some: [one.row.id for one in some], 4, config.seed)
+        orders[config.model] = [batches.batch(step) for step in range(6)]
+    assert orders["short"] == orders["longformer"] == orders["longformer-cut"]
+
+
+def test_the_table_and_the_claim_show_them(study):
+    table = artifact("longformer2020-table7").render("smoke", (), study.folder).table
+    row, = (row for _, row in table.iterrows() if row["source"] == "this study, smoke: tiny-reviews")
+    for name, record in zip(("short", "Longformer", "Longformer, text cut"), study.found, strict=True):
+        assert row[name].startswith(f"{record.metrics['test_accuracy']:.1f} [")
+    assert row["best possible"] == f"{study.found[0].metrics['best']:.1f}" and row["seeds"] == "1"
+    printed = {row["task"]: row["gain"] for _, row in table.iterrows() if row["source"] == "the paper"}
+    assert printed == {"WikiHop": "+2.6", "TriviaQA": "+0.9", "HotpotQA": "+0.9", "OntoNotes": "+0.2", "IMDB": "+0.4",
+                       "Hyperpartisan": "+7.4"}
+    verdict = claim("longformer2020-table7-imdb").verdict("smoke", study.folder)
+    short, long, cut = (one.metrics["test_accuracy"] for one in study.found)
+    assert verdict.verdict == "machinery works" and verdict.effect == pytest.approx(long - short)
+    assert tables.loss_from_cut(study.found) == pytest.approx(max(0, long - cut))
+    assert claim("longformer2020-table7-hyperpartisan").expected() == pytest.approx(7.4)
+
+
+def test_five_folds_test_every_article_once_whatever_their_order():
+    rows = [LabelledText(f"article {k}", "text", k % 2) for k in range(645)]
+    parts = [fold(rows, seed) for seed in range(FOLDS)]
+    assert sorted(row.id for part in parts for row in part["test"]) == sorted(row.id for row in rows)
+    for part in parts:
+        assert len(part["test"]) == 129 and len(part["train"]) == 516
+        assert not {row.id for row in part["test"]} & {row.id for row in part["train"]}
+    again = fold(rows[::-1], 3)
+    assert [row.id for row in again["test"]] == [row.id for row in parts[3]["test"]]
+    assert fold(rows, 0)["test"][:9] != rows[:9], "they are shuffled"
+
+
+def test_the_f1_of_all_folds_is_that_of_all_articles_together():
+    draw = np.random.default_rng(0)
+    labels, predictions = draw.integers(0, 2, (2, 5, 129))
+    records = [SimpleNamespace(documents={"test": {"label": label.tolist(), "prediction": told.tolist()}})
+               for label, told in zip(labels, predictions, strict=True)]
+    assert HYPERPARTISAN.values(records).shape == (5, 129)
+    assert HYPERPARTISAN.values(records).mean() == pytest.approx(
+        100 * score(labels.ravel().tolist(), predictions.ravel().tolist(), "f1"))
+    assert IMDB.values(records).mean() == pytest.approx(100 * (labels == predictions).mean())
+
+
+def test_one_word_in_the_second_half_decides_a_generated_review():
+    cues = set(sum(REVIEWS.cues, ()))
+    for index in range(40):
+        words = REVIEWS.example("train", index).text.split()
+        assert len(words) == 256
+        assert [place >= 128 for place, word in enumerate(words) if word in cues] == [True]
+    rows = [REVIEWS.example("test", index) for index in range(400)]
+    assert np.mean(REVIEWS.best_hits(rows)) == pytest.approx(0.95, abs=0.03)
+    assert set(REVIEWS.best_hits(rows, 128)) == {0.5}
+    assert cues <= set(REVIEWS.lexicon())
