@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_decoders import FAMILIES, config, plain_class, shaken, text
+from tiny_decoders import FAMILIES, SIZES, config, plain_class, shaken, text
 from torch import nn
 
 from repro.errors import ReproError
@@ -54,6 +54,20 @@ def test_greedy_generation_equals_reading_everything_again(made, family, setting
         found = model.generate(ids, new, window=window, overlap=overlap)
         assert found.tolist() == expected.tolist(), (given, new, window, overlap)
         assert len(set(found[0, given:].tolist())) > 1
+
+
+def test_a_rotation_that_depends_on_the_length_generates_as_if_everything_were_read_again():
+    """Phi-3's keys are turned in another way once a text is longer than 4 tokens."""
+    from transformers import Phi3Config, Phi3ForCausalLM
+
+    rope = {"rope_type": "longrope", "short_factor": [1.0, 1.0], "long_factor": [3.0, 5.0], "rope_theta": 10_000.0,
+            "original_max_position_embeddings": 4}
+    model = shaken(recurrent_class(Phi3ForCausalLM)(Phi3Config(**SIZES, rope_parameters=rope), RecurrenceConfig(
+        hidden_size=8)))
+    for given, window in ((2, 3), (2, 8), (9, 8)):
+        ids = text(given)
+        assert model.generate(ids, 8, window=window).tolist() == again_for_every_token(
+            model, ids, 8, window, 0).tolist()
 
 
 @pytest.mark.parametrize(("opening", "attention"), [(None, "sdpa"), (1, "eager")])

@@ -261,8 +261,11 @@ def test_eager_attention_gives_the_same_logits_and_another_one_is_refused(recurr
         fused = model(ids, window=8, overlap=3).logits
         model.set_attn_implementation("eager")
         torch.testing.assert_close(model(ids, window=8, overlap=3).logits, fused, rtol=1e-5, atol=1e-5)  # in float32
+        for name in ("flex_attention", "flash_attention_2", "bogus"):
+            with pytest.raises(ReproError, match=f"is '{name}'; a Recurrent.*ForCausalLM needs sdpa or eager, which"):
+                model.set_attn_implementation(name)
         model.config._attn_implementation = "flex_attention"
-        with pytest.raises(ReproError, match="h_prev needs one of sdpa, eager"):
+        with pytest.raises(ReproError, match="needs sdpa or eager, which"):
             model(ids, window=8)
 
 
@@ -301,6 +304,30 @@ def test_recomputed_layers_leave_the_checkpointing_of_the_user_on(recurrent):
     model.gradient_checkpointing_enable()
     model(text(19), window=8, labels=text(19), recompute="layer").loss.backward()
     assert all(layer.gradient_checkpointing and layer.training for layer in model.model.layers)
+
+
+def test_recomputed_layers_read_in_the_mode_that_they_are_in(recurrent):
+    """In evaluation mode, transformers' checkpointing needs a layer in training mode; its computation must not."""
+    model, modes = recurrent("llama", {}, torch.float32), []
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(lambda *_, layer=layer: modes.append(layer.training))
+    for training in (False, True):
+        model.train(training)
+        modes.clear()
+        model(text(9), window=9, labels=text(9), recompute="layer").loss.backward()
+        assert modes == [training] * 6  # each of 3 layers once, and once again in the backward pass
+        assert [layer.training for layer in model.model.layers] == [training] * 3
+
+
+def test_a_model_whose_layers_cannot_be_reached_is_refused():
+    from transformers import GPTNeoXJapaneseConfig, GPTNeoXJapaneseForCausalLM
+
+    from repro.recurrence.decoders import recurrent_class
+
+    sizes = {key: SIZES[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")}
+    model = recurrent_class(GPTNeoXJapaneseForCausalLM)(GPTNeoXJapaneseConfig(**sizes))
+    with pytest.raises(ReproError, match="layers of RecurrentGPTNeoXJapaneseForCausalLM do not get the keyword"):
+        model(text(9), window=4)
 
 
 def test_weights_of_another_shape_are_refused(tmp_path):

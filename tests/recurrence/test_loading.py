@@ -75,7 +75,7 @@ def test_a_config_that_is_none_is_refused_in_one_line(llama, read, text, words):
 
 @pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "bogus"])
 def test_an_attention_function_that_cannot_see_the_vector_is_refused_before_loading(llama, name):
-    with pytest.raises(ReproError, match=f"attn_implementation is '{name}'; h_prev needs one of sdpa, eager."):
+    with pytest.raises(ReproError, match=f"is '{name}'; a decoder with a module needs sdpa or eager, which"):
         RecurrentLM.from_pretrained(llama, attn_implementation=name)
 
 

@@ -338,8 +338,11 @@ def test_rows_without_a_memory_are_said_to_need_none(tmp_path, name):
 
 def test_another_attention_implementation_is_refused(tiny_memory):
     model = tiny_memory("cache")
-    model.set_attn_implementation("sdpa")
-    with pytest.raises(ReproError, match="MemoryLM needs 'repro_memory'"):
+    for name in ("sdpa", "flash_attention_2", "bogus"):
+        with pytest.raises(ReproError, match=f"is '{name}'; a MemoryLM needs repro_memory, which handles"):
+            model.set_attn_implementation(name)
+    model.config._attn_implementation = "sdpa"
+    with pytest.raises(ReproError, match="is 'sdpa'; a MemoryLM needs repro_memory, which handles"):
         model(text(9), window=4)
 
 

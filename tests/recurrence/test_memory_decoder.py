@@ -205,9 +205,22 @@ def test_what_cannot_be_is_refused_in_one_line(made, tmp_path):
     save_model(model, tmp_path / "saved")
     with pytest.raises(ReproError, match="was saved with memory"):
         with_memory(tmp_path / "saved", "rmt", n_tokens=5)
-    model.set_attn_implementation("sdpa")
-    with pytest.raises(ReproError, match="a MemoryLlamaForCausalLM needs 'repro_memory_decoder'"):
+    model.config._attn_implementation = "sdpa"
+    with pytest.raises(ReproError, match="a MemoryLlamaForCausalLM needs repro_memory_decoder, which"):
         model(text(9), window=4)
+
+
+def test_attention_that_would_change_the_scores_is_refused(made):
+    from repro.recurrence.causal import attention_with_previous
+    from repro.recurrence.memory_decoder import attention_with_memory
+
+    layer = made("llama", "gated").base_model.layers[0].self_attn
+    keys = torch.ones(1, 2, 3, 4)
+    plain = attention_with_memory(layer, keys.repeat(1, 2, 1, 1), keys, keys, softcap=None, position_ids=keys)[0]
+    assert plain.shape == (1, 3, 4, 4)
+    for attend in (attention_with_memory, attention_with_previous):
+        with pytest.raises(ReproError, match="attention uses softcap, which is not possible with a carried state"):
+            attend(layer, keys.repeat(1, 2, 1, 1), keys, keys, softcap=50.0)
 
 
 @pytest.mark.parametrize("name", ["gated", "infini", "knn", "cache"])  # a vector, a mix, another mix, earlier tokens

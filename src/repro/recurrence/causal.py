@@ -24,12 +24,14 @@ BASE = "openai-community/gpt2"  # if the checkpoint can be read
 
 
 def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
-                            **_):
+                            **others):
     """Causal attention (B, H, N, D) in which every position also sees the keys and values of h_prev, if given.
 
     previous: (key, value), each (B, H, E, D). They are never queries: the E queries put in front only align the
-    causal triangle with the longer keys, and their results are dropped.
+    causal triangle with the longer keys, and their results are dropped. Raises ReproError for `others` that would
+    change the scores.
     """
+    check_scores(others)
     n_previous = 0
     if previous is not None:
         n_previous = previous[0].shape[2]
@@ -47,6 +49,13 @@ def attention_with_previous(module, query, key, value, attention_mask=None, drop
     return out.transpose(1, 2), None
 
 
+def check_scores(others: dict) -> None:
+    """Raise ReproError if a model gives its attention something that changes the scores and is not done here."""
+    if given := [name for name in ("softcap", "s_aux", "position_bias", "head_mask") if others.get(name) is not None]:
+        raise ReproError(f"this model's attention uses {', '.join(given)}, which is not possible with a carried state; "
+                         "give a model without it.")
+
+
 def plain_products(query, key, value, dropout=0.0, scaling=None):
     """Causal attention (B, H, N, D) as two products and a softmax. Extra keys come first and are visible to all
     queries. In bfloat16 on a CPU, training is 1.1 to 1.3 times as fast as with the fused function."""
@@ -62,20 +71,14 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 class WindowByWindowGPT2(WindowByWindow, GPT2LMHeadModel):
-    """GPT-2 that carries a state; `attention` names the attention function that handles it."""
+    """GPT-2 that carries a state."""
 
-    attention = ATTENTION
+    attention = (ATTENTION,)
 
     def _embedded(self, ids: Tensor) -> Tensor:
         """Tokens and their positions in the window (B, T, d); positions start again in every window."""
         base = self.transformer
         return base.drop(embedded(base.wte, ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
-
-    def _check_attention(self) -> None:
-        """Reject another attention function, which would silently drop the carried state and the causal mask."""
-        if self.config._attn_implementation != self.attention:
-            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a {type(self).__name__} "
-                             f"needs '{self.attention}', which handles the carried state. Keep that setting.")
 
     @classmethod
     def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindowGPT2":

@@ -19,7 +19,7 @@ from repro.errors import ReproError
 from repro.hf_compat import cache_argument, check_logits
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
 from repro.recurrence.opening import open_windows
-from repro.recurrence.windowed import WindowByWindow, in_class
+from repro.recurrence.windowed import WindowByWindow, check_attention, in_class
 
 ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
 # The layers in use and the positions of the rotary embedding are set in the model while it reads, so a second thread
@@ -54,6 +54,12 @@ class Reading:
         settings = self.model.recurrence.config
         return settings.insert == "every" or index == settings.insert_layer
 
+    def check(self) -> None:
+        """Raise ReproError if the model did not hand this to its layers."""
+        if not self.pooled:
+            raise ReproError(f"the layers of {type(self.model).__name__} do not get the keyword arguments of the "
+                             "model, so they cannot be given h_prev; give GPT-2, Llama, Mistral, Qwen or Gemma.")
+
     def pool(self, hidden: Tensor) -> Tensor:
         """One vector (B, d) for hidden states (B, T, d), the opening token left out."""
         return self.model.recurrence.pool(hidden[:, self.model.n_opening:], self.stride)
@@ -68,6 +74,7 @@ class RecurrentDecoder(WindowByWindow):
     """
 
     together = TOGETHER
+    attention = ATTENTION
 
     def __init__(self, config, recurrence: RecurrenceConfig | None = None):
         super().__init__(copy.deepcopy(config))
@@ -103,10 +110,11 @@ class RecurrentDecoder(WindowByWindow):
         """For each window the hidden states that enter the layer with h_prev, and the pooled outputs of those below."""
         if len(ids) == 1 or not self.n_below:
             return [()] * len(ids)
-        check_attention(self.config._attn_implementation)
+        self._check_attention()
         reading = Reading(self, None, stride, top=self.n_below - 1)
         with ALONE, _layers_recomputed(self, recompute_layers), _layers_used(self, range(self.n_below)):
             self.base_model(input_ids=torch.stack(ids, 1).flatten(0, 1), use_cache=False, reading=reading)
+        reading.check()
 
         def of_windows(x: Tensor) -> tuple[Tensor, ...]:
             return x.unflatten(0, (-1, len(ids))).unbind(1)
@@ -118,19 +126,25 @@ class RecurrentDecoder(WindowByWindow):
                      recompute_layers: bool = False, below: Tensor | None = None, pooled: tuple[Tensor, ...] = ()):
         """Hidden states (B, T, d) of one window after the final norm, and its z, as in `RecurrentLM`. below, pooled:
         from `_read_below`."""
-        check_attention(self.config._attn_implementation)
+        self._check_attention()
         reading = Reading(self, self.recurrence.h_prev(z), stride, dict(enumerate(pooled)), below)
         used = range(len(pooled), self.config.num_hidden_layers)
         # Layers get the reading as an argument, so that they have it when the backward pass calls them again.
         with (ALONE, _layers_recomputed(self, recompute_layers), _layers_used(self, used),
               _counting_from(self, reading.n)):
             hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
+        reading.check()
         pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
         return hidden, self.recurrence.state([*pooled, self.recurrence.pool(hidden, stride)], reading.layer_input)
 
     def _reader(self, z, stride):
-        """As in `WindowByWindow`. The first call puts h_prev in front, and its keys and values stay in the cache."""
-        check_attention(self.config._attn_implementation)
+        """As in `WindowByWindow`. The first call puts h_prev in front, and its keys and values stay in the cache.
+
+        A rotary embedding of type "longrope" turns all keys in another way once the window is long, so there is none.
+        """
+        self._check_attention()
+        if "longrope" in kinds_of_rotation(self.config):
+            return super()._reader(z, stride)
         reading = Reading(self, self.recurrence.h_prev(z), stride, n_cached=0)
         cache = Cache(layers=[BehindPrevious(reading.n * reading.inserts(index))
                               for index in range(self.config.num_hidden_layers)])
@@ -210,10 +224,10 @@ def _behind(index: int, layer: nn.Module, args: tuple, kwargs: dict, output):
     return hidden if whole else (hidden, *output[1:])
 
 
-def check_attention(name: str) -> None:
-    """Raise ReproError for an attention function of transformers whose mask cannot be extended."""
-    if name not in ATTENTION:
-        raise ReproError(f"attn_implementation is '{name}'; h_prev needs one of {', '.join(ATTENTION)}.")
+def kinds_of_rotation(config) -> set[str]:
+    """The types of a model's rotary embedding, such as "default" or "yarn"; Gemma has one for each kind of layer."""
+    settings = getattr(config, "rope_parameters", None) or {}
+    return {one.get("rope_type") for one in (settings, *settings.values()) if isinstance(one, dict)}
 
 
 def with_previous(mask: Tensor | None, n: int, n_queries: int) -> Tensor | None:
@@ -258,6 +272,12 @@ def _counting_from(model: nn.Module, n: int):
         rotary.n_previous = 0
 
 
+def _recomputed(layer: nn.Module, training: bool, read, *args):
+    """A layer's output, which the backward pass computes again; the layer reads in the mode that it was in."""
+    layer.training = training
+    return checkpoint(read, *args, use_reentrant=False)
+
+
 @contextmanager
 def _layers_recomputed(model: nn.Module, recompute: bool):
     """Within it the layers store their inputs alone, if `recompute`: transformers' own switch, without its warnings."""
@@ -266,8 +286,8 @@ def _layers_recomputed(model: nn.Module, recompute: bool):
     before = [{name: getattr(layer, name, None) for name in names} for layer in layers]
     try:
         for layer in layers:
-            layer.gradient_checkpointing = layer.training = True  # of the layer alone, not of its parts
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+            layer._gradient_checkpointing_func = partial(_recomputed, layer, layer.training)
+            layer.gradient_checkpointing = layer.training = True  # else transformers does not call it
         yield
     finally:
         for layer, values in zip(layers, before, strict=True):
@@ -310,7 +330,7 @@ def recurrent_decoder(name_or_path, recurrence: RecurrenceConfig | None = None, 
     Raises ReproError for a model that is no decoder or whose layers cannot be given h_prev, if `recurrence` contradicts
     the saved module, and for a missing or damaged checkpoint.
     """
-    check_attention(kwargs.get("attn_implementation") or ATTENTION[0])
+    check_attention(kwargs.get("attn_implementation") or ATTENTION[0], ATTENTION, "decoder with a module")
     config, plain = decoder_of(name_or_path)
     if (stored := getattr(config, "recurrence", None)) is not None:
         check_same(name_or_path, stored, recurrence)

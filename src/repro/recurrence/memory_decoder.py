@@ -15,7 +15,7 @@ from repro.errors import ReproError, short
 from repro.hf_compat import check_logits
 from repro.ids import embedded
 from repro.recompute import recomputed
-from repro.recurrence.causal import attention_with_previous
+from repro.recurrence.causal import attention_with_previous, check_scores
 from repro.recurrence.decoders import decoder_of
 from repro.recurrence.memories import MEMORIES, make
 from repro.recurrence.opening import open_windows
@@ -26,12 +26,14 @@ FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # whose layers
 
 
 def attention_with_memory(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None,
-                          sliding_window=None, previous=None, everywhere=None, mix=None, **_):
+                          sliding_window=None, previous=None, everywhere=None, mix=None, **others):
     """Causal attention of queries (B, H, T, D) to keys and values (B, G, T, D), each shared by H / G heads.
 
     previous: keys and values (B, G, E, D) at the positions before. In a sliding window, every position also sees the
     first `everywhere` keys, by default the E. If `mix(query, key, value, out)` is given, it replaces the result.
+    Raises ReproError for `others` that would change the scores.
     """
+    check_scores(others)
     n_before = 0 if previous is None else previous[0].shape[2]
     groups = module.num_key_value_groups
     keys, values = (x.repeat_interleave(groups, 1) for x in (key, value))
@@ -58,7 +60,6 @@ class WithMemory(WindowByWindow):
     """A decoder with a memory. A subclass, whose other base is the model's class, reads one block in `_layer`, as
     `Memory.read` describes it, and embeds tokens in `_embedded`."""
 
-    attention: str  # the name of the function that handles the state
     n_opening = 0
 
     def __init__(self, config, memory: dict | None = None):
@@ -66,7 +67,7 @@ class WithMemory(WindowByWindow):
         self.config.memory = memory or getattr(config, "memory", None)
         if not isinstance(self.config.memory, dict) or self.config.memory.get("name") not in MEMORIES:
             raise ReproError(f"memory is {short(self.config.memory)}; give the result of `complete`.")
-        self.set_attn_implementation(self.attention)
+        self.set_attn_implementation(*self.attention)
         self.memory = make(self.config, self.config.memory)
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
@@ -83,12 +84,6 @@ class WithMemory(WindowByWindow):
         hidden, z = self.memory.read(layer, self._embedded(ids), z, stride, self._places())
         return hidden[:, -ids.shape[1]:], z
 
-    def _check_attention(self) -> None:
-        """Reject another attention function, which would silently drop the carried state."""
-        if self.config._attn_implementation != self.attention:
-            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a {type(self).__name__} "
-                             f"needs '{self.attention}', which handles the carried state. Keep that setting.")
-
     def _places(self) -> Tensor | None:
         """The position embeddings (context, d); None for rotary ones."""
         return None
@@ -101,7 +96,7 @@ class MemoryDecoder(WithMemory):
     before the first. All tokens see them, in a layer with a sliding window, too.
     """
 
-    attention = ATTENTION
+    attention = (ATTENTION,)
 
     def __init__(self, config, memory: dict | None = None):
         super().__init__(config, memory)

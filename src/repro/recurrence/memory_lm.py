@@ -46,7 +46,7 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     (True, 'gated')
     """
 
-    attention = ATTENTION
+    attention = (ATTENTION,)
 
     def __init__(self, config: GPT2Config, memory: dict | None = None):  # types are checked as they stand here
         super().__init__(config, memory)

@@ -26,6 +26,16 @@ class WindowByWindow:
     """
 
     together = 1
+    attention: tuple[str, ...] = ()  # the attention functions that handle the state
+
+    def set_attn_implementation(self, attn_implementation: str, *args, **kwargs) -> None:
+        """As in transformers. Raises ReproError for an attention function that would drop the carried state."""
+        self._check_attention(attn_implementation)
+        super().set_attn_implementation(attn_implementation, *args, **kwargs)
+
+    def _check_attention(self, name: str | None = None) -> None:
+        """Reject an attention function that would silently drop the carried state. name: None for the one in use."""
+        check_attention(self.config._attn_implementation if name is None else name, self.attention, type(self).__name__)
 
     @checked
     def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
@@ -146,6 +156,13 @@ class WindowByWindow:
         """A function from the tokens of one window (B, n), more at each call, to the last hidden state (B, d). Here it
         reads all of them at each call, which is right for every kind of state."""
         return lambda ids: self._read_window(ids, z, stride)[0][:, -1]
+
+
+def check_attention(name: str, known: tuple[str, ...], model: str) -> None:
+    """Raise ReproError for an attention function that is none of `known`. model: what needs one of them."""
+    if name not in known:
+        raise ReproError(f"attn_implementation is {name!r:.60}; a {model} needs {' or '.join(known)}, which handles "
+                         "the carried state.")
 
 
 def in_groups(cover: list[Window], most: int, truncate: int | None = None) -> Iterator[list[Window]]:
