@@ -12,8 +12,10 @@ from itertools import count
 from pathlib import Path
 
 import api
+import before
 import cite
 import downloads
+import glossary
 import landing
 import learned
 import nbformat
@@ -82,11 +84,15 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit(f"{done.stdout}\nThe book does not build without warnings (above).")
-    for file in (source / "_build/html").rglob("*.html"):
-        file.write_text(described(lighter(file.read_text())))
+    pages = source / "_build/html"
+    known = glossary.terms((pages / "glossary.html").read_text())
+    files = {int(path.name[:2]): path.name for path in (pages / "notebooks").glob("[0-9]*.html")}
+    for file in pages.rglob("*.html"):
+        text = described(lighter(file.read_text()))
+        file.write_text(glossary.explained(before.shown(text, files), known) if file.name in files.values() else text)
         if found := ELSEWHERE.search(file.read_text()):
             sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
-    (source / "_build/html").rename(target)
+    pages.rename(target)
     print(f"The book is in {target / 'index.html'}")
 
 

@@ -79,6 +79,18 @@ def test_a_page_is_quiet_readable_and_fits(page, name):
     assert outputs["numbers"] == [f"Figure {chapter}.{k}" for k in range(1, len(outputs["words"]) + 1)]
 
 
+@pytest.mark.parametrize("name", ["notebooks/06_wikitext103"])
+def test_a_word_of_the_glossary_is_defined_where_a_chapter_first_uses_it(book, page):
+    marked = page.evaluate("""[...document.querySelectorAll("a.term")].map((one) =>
+        [one.hash.slice(1), one.title, getComputedStyle(one).textDecorationStyle])""")
+    assert {"term-room", "term-control", "term-overlap"} <= {id for id, *_ in marked}
+    assert len({id for id, *_ in marked}) == len(marked)
+    known = (book / "glossary.html").read_text()
+    assert all(f'id="{id}"' in known and len(title) > 30 and line == "dotted" for id, title, line in marked)
+    said = page.evaluate("document.querySelector('.before').innerText")
+    assert said.endswith("minutes to read. Builds on chapters 3 and 4.")
+
+
 @pytest.mark.parametrize("name", ["notebooks/07_pg19"])
 def test_a_table_scrolls_under_its_first_column(page):
     page.size(390)
