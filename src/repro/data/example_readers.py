@@ -6,10 +6,12 @@ else its split and its number there.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from repro.data import book_names as names_of_books
 from repro.data import clozes, examples, files, normalisation
 from repro.data.base import Corpus, Reader
 from repro.data.examples import BadField, Mention, Paragraph, Span
@@ -85,6 +87,23 @@ def cloze_questions(kind: str, most: int) -> Reader:
                 yield from clozes.questions(name, text, kind, most)
 
     return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book, "
+                                                f"{normalisation.PLAIN}")
+
+
+def book_names() -> Reader:
+    """A table of books as questions on names (`repro.data.book_names`), book by book, as many as the split has."""
+    def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
+        yield from islice(every(corpus, split), corpus.splits[split].n_examples)
+
+    def every(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
+        share = names_of_books.SHARES[split]
+        for path in corpus.paths(split):
+            for name, content in files.text_rows(path):
+                where = f"corpus {corpus.name}, {split}, document {name}"
+                text = normalisation.PLAIN(content[:share.characters], where)
+                yield from names_of_books.questions(name, text, share.most)
+
+    return Reader(examples.MultipleChoice, rows, f"names of books {names_of_books.VERSION} {names_of_books.SHARES}, "
                                                 f"{normalisation.PLAIN}")
 
 

@@ -331,6 +331,13 @@ QUESTIONS = [
                 "test": Split("up to 20 questions on each of 33 books", "test*.parquet", n_examples=n_test,
                               counts={"candidates": 10 * n_test})})
       for kind, n_validation, n_test in (("names", 345, 462), ("nouns", 476, 521))),
+    Corpus(
+        "book-names", "public domain in the USA (the books)", "made of pg19-subset by this package",
+        folder="pg19-subset", read=rows.book_names(),
+        part_of="PG-19: books of pg19-subset, as questions on names in the form of WikiHop",
+        made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
+        splits={"train": Split("up to 4 questions on each training book", "train*.parquet", n_examples=1_200),
+                "test": Split("up to 28 questions on each of 33 books", "test*.parquet", n_examples=600)}),
 ]
 
 # The next base model is trained on this text, kept apart from the evaluation texts named below and from no others. It
