@@ -15,6 +15,7 @@ from repro.data import (
     sources,
     synthetic,
     synthetic_articles,
+    synthetic_candidates,
     synthetic_documents,
     synthetic_hops,
     synthetic_images,
@@ -286,6 +287,11 @@ QUESTIONS = [
         generator=synthetic_hops.HOPS,
         splits={split: Split("questions that take two steps, of known best score", n_examples=n)
                 for split, n in synthetic_hops.SIZES.items()}),
+    Corpus(
+        "synthetic-candidates", "MIT, written by this package", "embedded", read=rows.generated[examples.MultipleChoice],
+        generator=synthetic_candidates.CANDIDATES,
+        splits={split: Split("questions with candidates, decided by the end of a text", n_examples=n)
+                for split, n in synthetic_candidates.SIZES.items()}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
