@@ -288,10 +288,15 @@ QUESTIONS = [
         splits={split: Split("questions that take two steps, of known best score", n_examples=n)
                 for split, n in synthetic_hops.SIZES.items()}),
     Corpus(
-        "synthetic-candidates", "MIT, written by this package", "embedded", read=rows.generated[examples.MultipleChoice],
-        generator=synthetic_candidates.CANDIDATES,
+        "synthetic-candidates", "MIT, written by this package", "embedded",
+        read=rows.generated[examples.MultipleChoice], generator=synthetic_candidates.CANDIDATES,
         splits={split: Split("questions with candidates, decided by the end of a text", n_examples=n)
                 for split, n in synthetic_candidates.SIZES.items()}),
+    Corpus(
+        "wikihop", "CC BY-SA 3.0", "community-datasets/qangaroo", folder="wikihop", origin=sources.wikihop,
+        read=rows.choices(question="query", candidates="candidates", answer="answer", paragraphs="supports"),
+        splits={"train": Split("complete", "train-*-of-*.parquet", n_examples=43_738),
+                "validation": Split("complete", "validation-*-of-*.parquet", n_examples=5_129)}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",

@@ -75,6 +75,7 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
 
 IMDB_ROWS = {"train": 25_000, "test": 25_000}
 HOTPOTQA_ROWS = {"train": 90_447, "validation": 7_405}
+WIKIHOP_ROWS = {"train": 43_738, "validation": 5_129}
 CIFAR10_ROWS = {"train": 50_000, "test": 10_000}
 
 
@@ -86,6 +87,11 @@ def imdb(rows: dict[str, int] = IMDB_ROWS, per_file: int = 25_000) -> Hub:
 def hotpotqa(rows: dict[str, int] = HOTPOTQA_ROWS, per_file: int = 10_000) -> Hub:
     """HotpotQA in its distractor setting: ten paragraphs a question."""
     return _tables("hotpotqa/hotpot_qa", "distractor", rows, per_file, "parquet", _question, _table)
+
+
+def wikihop(rows: dict[str, int] = WIKIHOP_ROWS, per_file: int = 10_000) -> Hub:
+    """WikiHop, of QAngaroo 1.1: a question, its candidates, and the paragraphs that support them."""
+    return _tables("community-datasets/qangaroo", "wikihop", rows, per_file, "parquet", _candidates, _table)
 
 
 def cifar10(rows: dict[str, int] = CIFAR10_ROWS, per_file: int = 10_000) -> Hub:
@@ -186,6 +192,10 @@ def _question(row: dict) -> dict:
     return {key: row[key] for key in ("id", "question", "answer", "type", "level")} | {
         "context_titles": context["title"], "context_sentences": context["sentences"],
         "supporting_titles": facts["title"], "supporting_sent_ids": numbers}
+
+
+def _candidates(row: dict) -> dict:
+    return {key: row[key] for key in ("id", "query", "answer", "candidates", "supports")}
 
 
 def _table(found: list[dict]) -> list[bytes]:
