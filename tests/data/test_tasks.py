@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from repro.data import corpora, corpus, fetch, root, sources, task
-from repro.data.examples import LabelledText, Summary
+from repro.data.examples import LabelledText, MultipleChoice, Summary
 from repro.data.tasks import TASKS
 from repro.errors import ReproError
 
@@ -123,6 +123,16 @@ def test_translations_are_read_in_both_directions(tmp_path, monkeypatch):
         assert list(corpus(name).examples("test"))[4] == Summary("test-4", "", told, wanted)
         assert {split: one.n_examples for split, one in corpus(name).splits.items()} == {"validation": 3_000,
                                                                                        "test": 3_003}
+
+
+def test_wikihop_is_read_as_questions_with_candidates(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    hub = {split: [{"id": f"{split}-{k}", "query": "country_of x", "answer": "b", "candidates": ["a", "b"],
+                    "supports": ["one", "two"]} for k in range(5)] for split in sources.WIKIHOP_ROWS}
+    fetch.fetch("wikihop", tmp_path / "wikihop", sources.wikihop(dict.fromkeys(hub, 5), per_file=4),
+                lambda split, skip: iter(hub[split][skip:]), progress=False)
+    found = list(corpus("wikihop").examples("validation"))
+    assert found[4] == MultipleChoice("validation-4", "country_of x", ("a", "b"), 1, ("one", "two")) and len(found) == 5
 
 
 def test_published_sizes():

@@ -75,6 +75,10 @@ class Task(ABC):
 
         return np.array([record.documents[self.split][self.metric] for record in records], float)
 
+    def model(self, config: Any, context: Any, words: Words) -> "TaskModel":
+        """The model to train. The seed draws its head, and the embeddings of added tokens."""
+        return new_model(config, context, self, words)
+
     def execute(self, config: Any, context: Any) -> Outcome:
         """A run: one model trained and scored."""
         return execute(config, context, self)
@@ -212,7 +216,7 @@ def fit(config: Any, context: Any, task: Task, model: TaskModel, train: list[Exa
 def execute(config: Any, context: Any, task: Task) -> Outcome:
     """Train a model on a task and score it."""
     words, rows = words_of(config, task), task.rows(config)
-    model = new_model(config, context, task, words)
+    model = task.model(config, context, words)
     examples = {split: encoded(config, task, found, words) for split, found in rows.items()}
     result = fit(config, context, task, model, examples["train"], examples["validation"])
     splits = [split for split in SPLITS if examples.get(split)]

@@ -1,0 +1,120 @@
+"""Questions with candidates, in the format of WikiHop (section 6.1 and appendix D.1).
+
+The question and all candidates stand before the context: [q] question [/q] [ent] candidate [/ent] ... </s> </s>
+context </s> context </s>, with the encoder's own separators. Every piece of a text that is read in pieces begins so.
+A linear layer gives each candidate a logit, which is averaged over pieces.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from repro.data.clozes import BLANK
+from repro.errors import ReproError
+from repro.loss import cross_entropy
+from repro.papers.longformer2020.tasks.frame import Task
+from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+
+SPECIAL = "[q]", "[/q]", "[ent]", "[/ent]"
+MASKS = "<mask>", "[MASK]"  # of RoBERTa and BERT
+
+
+class CandidateHead(nn.Module):
+    """Logits (B, K) of up to K candidates, from the state of one token each; -inf for candidates that a question lacks.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> Tensor:
+        places = batch["candidates"]  # (B, K) in the prefix; -1: none
+        at = places.clamp(min=0)[:, None, :, None].expand(-1, read.prefix.shape[1], -1, read.prefix.shape[3])
+        logits = read.over_pieces(self.output(read.prefix.gather(2, at)).squeeze(3))
+        return logits.masked_fill(places < 0, float("-inf"))
+
+    def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """Nats of the right candidate (B,)."""
+        return cross_entropy(logits, batch["answers"], "none")
+
+
+@dataclass(frozen=True)
+class Candidates(Task):
+    """Questions with candidates.
+
+    state: the token that a candidate's logit is computed from, its "ent" as in the paper or the first token of its own
+    "word". global_tokens: whether question and candidates attend globally.
+    """
+
+    special: Sequence[str] = SPECIAL
+    state: str = "ent"
+    global_tokens: bool = True
+
+    def rows(self, config: Any) -> dict[str, list]:
+        """The training questions and those of the test split. For a corpus without one, its validation questions."""
+        from repro.data import corpus
+
+        source = corpus(config.corpus)
+        test = "test" if "test" in source.splits else "validation"
+        train = list(source.examples("train"))
+        return {"train": train[:config.n_train], "validation": [], "test": list(source.examples(test))}
+
+    def example(self, row: Any, words: Words) -> Example:
+        """Raises ReproError for a question without candidates."""
+        if not row.candidates:
+            raise ReproError(f"question {row.id} has no candidates; give it at least the right one.")
+        prefix, places = [words.cls, words["[q]"], *with_blank(row.question, words), words["[/q]"]], []
+        for candidate in row.candidates:
+            places.append(len(prefix) + (self.state == "word"))
+            prefix += [words["[ent]"], *words.encode(candidate), words["[/ent]"]]
+        context = [token for text in row.paragraphs for token in [words.sep, *words.encode(text)]][1:]
+        every = range(len(prefix)) if self.global_tokens else ()
+        return Example(row, [*prefix, words.sep, words.sep], context, global_prefix=every,
+                       targets=(places, row.answer))
+
+    def head(self, config: Any, width: int) -> nn.Module:
+        return CandidateHead(width)
+
+    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        return {"candidates": pad_sequence([torch.tensor(one.targets[0]) for one in examples], True, -1),
+                "answers": torch.tensor([one.targets[1] for one in examples])}
+
+    def predictions(self, outputs: Tensor, examples: Sequence[Example]) -> list[int]:
+        return outputs.argmax(-1).tolist()
+
+    def score(self, rows: Sequence[Any], predictions: Sequence[int]) -> tuple[dict[str, float], dict[str, list]]:
+        right = [int(row.answer == found) for row, found in zip(rows, predictions, strict=True)]
+        return {"accuracy": 100 * sum(right) / len(right)}, {
+            "id": [row.id for row in rows], "prediction": list(predictions), "right": right}
+
+    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
+        """The accuracy of guesses: of any candidate; of the most frequent and the latest name, for names of books. For
+        generated questions also the best possible accuracy, with and without the context."""
+        from repro.data import corpus
+        from repro.data.book_names import latest, most_frequent
+
+        test = rows["test"]
+        found = {"chance": sum(1 / len(row.candidates) for row in test)}
+        if made := corpus(config.corpus).generator:
+            found |= {"best": sum(made.best_score(row) for row in test),
+                      "best_without_context": sum(made.best_score(row, 0) for row in test)}
+        if config.corpus == "book-names":
+            for name, guess in (("most_frequent", most_frequent), ("latest", latest)):
+                found[name] = sum((row.answer in (some := guess(row))) / len(some) for row in test)
+        return {name: 100 * value / len(test) for name, value in found.items()}
+
+
+def with_blank(question: str, words: Words) -> list[int]:
+    """The ids of a question; where a word is left out stands the encoder's own mask."""
+    mask = next((k for k in map(words.coder.backend.token_to_id, MASKS) if k is not None), None)
+    first, *others = question.split(BLANK)
+    if not others:
+        return list(words.encode(question))
+    if mask is None:
+        raise ReproError(f"tokeniser {words.coder.name} has none of {', '.join(MASKS)}, which a blank needs; take that "
+                         "of RoBERTa or BERT.")
+    return [*words.encode(first), *(token for part in others for token in [mask, *words.encode(part)])]
