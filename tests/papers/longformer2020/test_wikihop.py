@@ -100,7 +100,7 @@ def test_gradients_are_finite_where_a_question_has_fewer_candidates(encoder, pre
 def test_scores_count_right_answers_and_keep_each_question():
     metrics, documents = Candidates("wikihop", {}).score([ROW, ROW, ROW, ROW], [1, 0, 1, 1])
     assert metrics == {"accuracy": 75.0}
-    assert documents == {"id": ["1"] * 4, "prediction": [1, 0, 1, 1], "right": [1, 0, 1, 1]}
+    assert documents == {"id": ["1"] * 4, "prediction": [1, 0, 1, 1], "accuracy": [100, 0, 100, 100]}
 
 
 def test_shared_projections_are_one_weight_and_change_global_tokens_only(encoder):

@@ -50,6 +50,9 @@ class Candidates(Task):
     "word". global_tokens: whether question and candidates attend globally.
     """
 
+    printed: str = "WikiHop"
+    metric: str = "accuracy"
+    unit: str = "question"
     special: Sequence[str] = SPECIAL
     state: str = "ent"
     global_tokens: bool = True
@@ -87,9 +90,9 @@ class Candidates(Task):
         return outputs.argmax(-1).tolist()
 
     def score(self, rows: Sequence[Any], predictions: Sequence[int]) -> tuple[dict[str, float], dict[str, list]]:
-        right = [int(row.answer == found) for row, found in zip(rows, predictions, strict=True)]
-        return {"accuracy": 100 * sum(right) / len(right)}, {
-            "id": [row.id for row in rows], "prediction": list(predictions), "right": right}
+        right = [100 * (row.answer == found) for row, found in zip(rows, predictions, strict=True)]
+        return {"accuracy": sum(right) / len(right)}, {
+            "id": [row.id for row in rows], "prediction": list(predictions), "accuracy": right}
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         """The accuracy of guesses: of any candidate; of the most frequent and the latest name, for names of books. For

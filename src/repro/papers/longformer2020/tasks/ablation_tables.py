@@ -1,0 +1,153 @@
+"""Table 10 and the row of Table 7 on WikiHop, printed and ours; and the claims that they make."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro.markup import bounded
+from repro.papers.longformer2020.tasks.ablation import EXPERIMENT, PAPER, WAYS
+from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
+CHAPTER = "19_question_answering"
+PRINTED = dict(zip(WAYS, printed_rows("longformer2020_table10_wikihop_ablation"), strict=True))  # in the same order
+NAMES = {"longformer": "Longformer", "short": "the short model, in pieces", "epochs-15": "three times the passes",
+         "full-attention": "full attention, in pieces", "short-sequence": "half the length",
+         "no-mlm": "no more masked-token training", "no-projections": "no separate projections",
+         "no-global": "no global attention", "positions-only": "only new positions trained before"}
+BASELINES = {"chance": "a guess", "most_frequent": "the most frequent name", "latest": "the latest name",
+             "best": "the best possible reader", "best_without_context": "the best possible reader of no text"}
+
+
+def table_10(context: ArtifactContext) -> "pandas.DataFrame":
+    """Accuracy in %, printed and ours, and the difference from Longformer; ours with 95 % intervals."""
+    import pandas
+
+    rows = [["the paper", NAMES[name], f"{int(row['sequence_length_tokens']):,}", row["epochs"],
+             row["accuracy_percent"], row["delta_points"] or "–", "–"] for name, row in PRINTED.items()]
+    for scale in reversed(context.scales):
+        configs = context.plan(scale)
+        found = dict(zip(configs, context.at_common_seeds(configs), strict=True))
+        main = found[configs[0]]
+        for config, records in found.items():
+            both = main and records and config is not configs[0]
+            change = _cell(values(records) - values(main), "+.1f") if both else "–" if records else NOT_RUN
+            rows.append([f"this study, {scale}: {config.corpus}", NAMES[config.configuration], f"{config.length:,}",
+                         config.epochs, _cell(values(records)) if records else NOT_RUN, change,
+                         str(len(records)) if records else NOT_RUN])
+        rows += [[f"this study, {scale}: {configs[0].corpus}", name, "–", "–", f"{main[0].metrics[key]:.1f}", "–", "–"]
+                 for key, name in BASELINES.items() if main and key in main[0].metrics]
+    return pandas.DataFrame(rows, columns=["source", "configuration", "tokens read", "passes", "accuracy",
+                                           "against Longformer", "seeds"])
+
+
+def wikihop(context: ArtifactContext) -> "pandas.DataFrame":
+    """The WikiHop row of Table 7: the short model, and Longformer with as many passes as in that table."""
+    import pandas
+
+    short, long = (PRINTED[name] for name in ("short", "epochs-15"))
+    rows = [["the paper", short["accuracy_percent"], long["accuracy_percent"],
+             f"{printed_change('epochs-15', 'short'):+.1f}", "–"]]
+    for scale in reversed(context.scales):
+        plan = {config.configuration: config for config in context.plan(scale)}
+        found = context.at_common_seeds([plan["short"], plan["epochs-15"]])
+        cells = [_cell(values(records)) if records else NOT_RUN for records in found]
+        gain = _cell(values(found[1]) - values(found[0]), "+.1f") if all(found) else NOT_RUN
+        rows.append([f"this study, {scale}: {plan['short'].corpus}", *cells, gain,
+                     str(len(found[0])) if all(found) else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "short", "Longformer", "gain", "seeds"])
+
+
+def values(records: Sequence[Record]) -> "np.ndarray":
+    """(seeds, questions): 100 where an answer is right, else 0."""
+    import numpy as np
+
+    return np.array([record.documents["test"]["accuracy"] for record in records], float)
+
+
+def _cell(found: "np.ndarray", style: str = ".1f") -> str:
+    mean = judge(found, "higher", seeds=1)
+    return bounded(mean.effect, mean.low, mean.high, style)
+
+
+def of(records: Sequence[Record], name: str) -> "np.ndarray":
+    """`values` of one configuration."""
+    return values([record for record in records if record.config["configuration"] == name])
+
+
+def against(name: str, other: str) -> Callable[[list[Record]], Measured]:
+    """Accuracy of one configuration minus that of another, by question, in percentage points."""
+    return lambda records: Measured(of(records, name) - of(records, other))
+
+
+def largest(records: list[Record]) -> Measured:
+    """How much more accuracy is lost without global attention than by the ablation that loses most of all others."""
+    others = {name: of(records, name) for name in LOSSES if name != "no-global"}
+    worst = min(others, key=lambda name: others[name].mean())
+    return Measured(of(records, "no-global") - others[worst], note=f"the other ablation: {NAMES[worst]}")
+
+
+def printed_change(name: str, other: str = "longformer") -> float:
+    """What the paper prints for one configuration minus another, in percentage points."""
+    return float(PRINTED[name]["accuracy_percent"]) - float(PRINTED[other]["accuracy_percent"])
+
+
+def beyond_guesses(records: list[Record]) -> float:
+    """How far Longformer is above the best guess that does not read, in percentage points."""
+    first = next(record for record in records if record.config["configuration"] == "longformer")
+    guesses = [first.metrics[name] for name in ("chance", "most_frequent", "latest") if name in first.metrics]
+    return max(0.0, float(of(records, "longformer").mean()) - max(guesses))
+
+
+def runs(*names: str) -> Callable[[Any], bool]:
+    """Selects the runs of these configurations."""
+    return lambda config: config.configuration in names
+
+
+LOSSES = {name: printed_change(name) for name in WAYS if name not in ("longformer", "epochs-15")}
+SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "question", "unit_shown": "points of accuracy",
+          "assay": Assay("how far Longformer is above the best guess that does not read", runs("longformer"),
+                         beyond_guesses)}
+TABLE_10 = Artifact(
+    id="longformer2020-table10", paper=PAPER, chapter=CHAPTER, source="Table 10", experiment=EXPERIMENT.name,
+    build=table_10, title="WikiHop without one part of Longformer at a time: accuracy in % (ours: other questions "
+                          "in the same format, so only differences compare)")
+ROW = Artifact(
+    id="longformer2020-table7-wikihop", paper=PAPER, chapter=CHAPTER, source="Table 7 (a part: WikiHop)",
+    experiment=EXPERIMENT.name, build=wikihop,
+    title="Questions with candidates: accuracy in % of the short model and of Longformer with three times the passes")
+register(TABLE_10, ROW)
+
+
+def sign(name: str, sentence: str, direction: str = "lower") -> Claim:
+    """The claim that a configuration is worse, or better, than Longformer."""
+    return Claim(id=f"longformer2020-table10-{name}", **SHARED, source="Table 10", about=(TABLE_10.id,),
+                 family=f"longformer2020-table10-{direction}", where=runs("longformer", name), measure=against(name, "longformer"),
+                 direction=direction, paper_effect=lambda: printed_change(name), sentence=sentence,
+                 why_no_control="Longformer is the control: nothing else differs")
+
+
+register(
+    sign("short", "RoBERTa, read in pieces, answers fewer of WikiHop's questions than Longformer."),
+    sign("epochs-15", "Three times the passes raise Longformer's accuracy on WikiHop.", "higher"),
+    sign("full-attention", "Full attention in pieces is less accurate than a window over all."),
+    sign("short-sequence", "Reading half the tokens lowers Longformer's accuracy on WikiHop."),
+    sign("no-mlm", "Skipping more masked-token training lowers accuracy on WikiHop."),
+    sign("no-projections", "Sharing projections with local tokens lowers accuracy."),
+    sign("no-global", "Longformer without global attention is less accurate on WikiHop."),
+    sign("positions-only", "Training only new positions before costs accuracy on WikiHop."),
+    Claim(id="longformer2020-table10-largest", **SHARED, source="Table 10", about=(TABLE_10.id,),
+          family="longformer2020-table10-lower", where=runs("longformer", *LOSSES), measure=largest, direction="lower",
+          paper_effect=lambda: LOSSES["no-global"] - min(LOSSES[name] for name in LOSSES if name != "no-global"),
+          why_no_control="the other ablations are the control",
+          sentence="Removing global attention costs the most accuracy of all ablations."),
+    Claim(id="longformer2020-table7-wikihop", **SHARED, source="Table 7", about=(ROW.id, TABLE_10.id),
+          where=runs("short", "epochs-15", "longformer"), measure=against("epochs-15", "short"), direction="higher",
+          paper_effect=lambda: printed_change("epochs-15", "short"),
+          why_no_control="the short model is the control: it differs in how much it reads at once, and in its passes",
+          sentence="With three times the passes, Longformer answers more questions than RoBERTa.",
+          short="WikiHop: Longformer beats the short model."))
