@@ -126,8 +126,9 @@ register(TABLE_10, ROW)
 def sign(name: str, sentence: str, direction: str = "lower") -> Claim:
     """The claim that a configuration is worse, or better, than Longformer."""
     return Claim(id=f"longformer2020-table10-{name}", **SHARED, source="Table 10", about=(TABLE_10.id,),
-                 family=f"longformer2020-table10-{direction}", where=runs("longformer", name), measure=against(name, "longformer"),
-                 direction=direction, paper_effect=lambda: printed_change(name), sentence=sentence,
+                 family=f"longformer2020-table10-{direction}", where=runs("longformer", name),
+                 measure=against(name, "longformer"), direction=direction, sentence=sentence,
+                 paper_effect=lambda: printed_change(name),
                  why_no_control="Longformer is the control: nothing else differs")
 
 
