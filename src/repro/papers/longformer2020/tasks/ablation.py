@@ -185,7 +185,7 @@ def estimate(config):
 
 
 SCALES = {
-    # The story that decides is beyond the window of the candidates. Too few questions to learn that: a trial of the code.
+    # The story that decides is beyond the window of the candidates. So few questions teach little: they try the code.
     "smoke": {"corpus": "synthetic-candidates", "candidate_state": "word", "window": 16, "batch_size": 16,
               "n_train": 320, "learning_rate": 2e-3, "optimizer": "muon"},
     "pretrained": {"corpus": "book-names", "precision": "bf16"},
