@@ -200,7 +200,7 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
 
 generated = {kind: Reader(kind, _generated) for kind in (  # by `corpus.generator`
     examples.LabelledText, examples.Summary, examples.Image, examples.Audio, examples.Cloze, examples.MultipleChoice,
-    examples.Question)}
+    examples.Question, examples.Coreference)}
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

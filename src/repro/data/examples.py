@@ -183,18 +183,23 @@ class Cloze:
 class Coreference:
     """A document's sentences of tokens, and its clusters of mentions (start, stop), counted in tokens of the document.
 
-    A mention is in exactly one cluster; a cluster may have a single mention (a singleton).
+    A mention is in exactly one cluster; a cluster may have a single mention (a singleton). speakers: of each token;
+    empty where the corpus has none. genre: its place in `Corpus.labels`.
     """
 
     kind: ClassVar[str] = "coreference"
     id: str
     sentences: tuple[tuple[str, ...], ...]
     clusters: tuple[tuple[tuple[int, int], ...], ...]
+    speakers: tuple[str, ...] = ()
+    genre: int = 0
 
     def __post_init__(self) -> None:
         if not self.tokens or not all(isinstance(token, str) for token in self.tokens):
             raise BadField("sentences", "has no tokens, or something that is not text among them")
         n, seen = len(self.tokens), set()
+        if len(self.speakers) not in (0, n):
+            raise BadField("speakers", f"has {len(self.speakers)} for {n} tokens")
         for start, stop in (mention for cluster in self.clusters for mention in cluster):
             if not 0 <= start < stop <= n:
                 raise BadField("clusters", f"has a mention of tokens {start}:{stop}, which is outside the {n} tokens")

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from repro.data import (
     books,
+    conll,
     examples,
     normalisation,
     readers,
@@ -16,6 +17,7 @@ from repro.data import (
     synthetic,
     synthetic_articles,
     synthetic_candidates,
+    synthetic_coreference,
     synthetic_documents,
     synthetic_hops,
     synthetic_images,
@@ -388,6 +390,16 @@ COREFERENCE = [
                     ("train", "train", 80, 167_524, 6_347, 23_038),
                     ("validation", "dev", 10, 20_849, 788, 2_892),
                     ("test", "test", 10, 22_159, 792, 3_173))}),
+    Corpus(
+        "ontonotes", "the Linguistic Data Consortium's; not to be passed on", "LDC2013T19, in the form of CoNLL 2012",
+        folder="ontonotes", read=conll.READER, labels=conll.GENRES,
+        splits={name: Split("complete, English", f"{called}.english.v4_gold_conll", n_examples=n)
+                for name, called, n in (("train", "train", 2_802), ("validation", "dev", 343), ("test", "test", 348))}),
+    Corpus(
+        "synthetic-coreference", "MIT, written by this package", "embedded", read=rows.generated[examples.Coreference],
+        generator=synthetic_coreference.COREFERENCE,
+        splits={split: Split("stories of known best score", n_examples=n)
+                for split, n in synthetic_coreference.SIZES.items()}),
     Corpus(
         "gap", "Apache-2.0; the text is Wikipedia's", "github.com/google-research-datasets/gap-coreference",
         folder="coref", read=rows.pronouns(),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -100,6 +101,7 @@ class Coreference(nn.Module):
         self.same_speaker = nn.Embedding(2, feature) if speakers else None
         self.mention_layer, self.mention_score = nn.Linear(size, hidden), _Score(hidden, dropout)
         self.bilinear, self.gate = nn.Linear(size, size, bias=False), nn.Linear(2 * size, size)
+        nn.init.normal_(self.bilinear.weight, std=1 / size)  # scores of about 1, so that "none" has a chance
         self.of_span, self.of_antecedent, self.of_product = (nn.Linear(size, hidden, bias=False) for _ in range(3))
         self.of_features = nn.Linear(feature * (1 + bool(genres) + speakers), hidden)
         self.pair_score = _Score(hidden, dropout)
@@ -117,14 +119,14 @@ class Coreference(nn.Module):
         """
         self._check(states, words, sentences, speakers, genre)
         right = None if clusters is None else _cluster_numbers(clusters, len(words))
-        spans, described = self._candidates(states, words, sentences)
-        scores = self.mention_score(self.mention_layer(self.dropout(described)))
+        tokens = _Tokens.of(self, self.dropout(states), words)
+        spans, scores = self._mention_scores(tokens, sentences)
         chosen = non_crossing(spans, scores, max(1, int(self.kept * len(words))))
-        spans, described, mention_scores = spans[chosen], described[chosen], scores[chosen]
+        spans, mention_scores = spans[chosen], scores[chosen]
+        described = self._described(tokens, spans)
 
         number = torch.arange(len(spans), device=states.device)
-        coarse = mention_scores[:, None] + mention_scores + (self.bilinear(self.dropout(described)) @ described.T
-                                                             ).float()
+        coarse = mention_scores[:, None] + mention_scores + (self.bilinear(described) @ described.T).float()
         earlier = coarse.masked_fill(number >= number[:, None], -torch.inf)
         coarse, antecedents = earlier.topk(min(self.most_antecedents, len(spans) - 1))
         features = self._features(spans, antecedents, speakers, genre)
@@ -135,29 +137,39 @@ class Coreference(nn.Module):
             output.loss = _loss(output, right)
         return output
 
-    def _candidates(self, states: Tensor, words: Tensor, sentences: Tensor | None) -> tuple[Tensor, Tensor]:
-        """All spans (S, 2) of up to `max_words` words of one sentence, and their descriptions (S, size)."""
-        start, stop = words.T
-        first, last, n = states[start], states[stop - 1], len(words)
-        token = start[:, None] + torch.arange(int((stop - start).max()), device=words.device)
-        inside = token < stop[:, None]
-        weight = self.attention(states).float().squeeze(-1)[token.clamp(max=len(states) - 1)]
-        weight = weight.masked_fill(~inside, -torch.inf)
-        of_word = (weight.softmax(1)[..., None] * states[token.clamp(max=len(states) - 1)]).sum(1)
-        word_total = weight.logsumexp(1)  # the log of the weight of a word, then of a span
-        head, total, spans, described = of_word, word_total, [], []
+    def _mention_scores(self, tokens: "_Tokens", sentences: Tensor | None) -> tuple[Tensor, Tensor]:
+        """All spans (S, 2) of up to `max_words` words of one sentence, and their scores (S,) float32.
+
+        The network's first layer reads what `_described` returns. It is applied to tokens and words here, of which
+        there are fewer than spans, because the mean of what it returns is what it returns for the mean.
+        """
+        d, n = self.width, len(tokens.total)
+        of_first, of_last, of_mean, of_width = self.mention_layer.weight.split([d, d, d, self.widths.embedding_dim], 1)
+        first, last = F.linear(tokens.first, of_first), F.linear(tokens.last, of_last)
+        of_word = F.linear(tokens.mean, of_mean)
+        width = F.linear(self.widths.weight, of_width, self.mention_layer.bias)
+        mean, total, spans, hidden = of_word, tokens.total, [], []
         for more in range(min(self.max_words, n)):  # words after the first
-            starts = torch.arange(n - more, device=words.device)
             if more:  # the mean over one word more, from the means of both parts
-                both = torch.logaddexp(total[:-1], word_total[more:])
-                head = ((total[:-1] - both).exp()[:, None] * head[:-1]
-                        + (word_total[more:] - both).exp()[:, None] * of_word[more:])
+                both = torch.logaddexp(total[:-1], tokens.total[more:])
+                mean = ((total[:-1] - both).exp()[:, None] * mean[:-1]
+                        + (tokens.total[more:] - both).exp()[:, None] * of_word[more:])
                 total = both
+            start = torch.arange(n - more, device=first.device)
             same = slice(None) if sentences is None else sentences[:n - more] == sentences[more:]
-            spans.append(torch.stack([starts, starts + more + 1], 1)[same])
-            width = self.widths.weight[more].expand(n - more, -1)
-            described.append(torch.cat([first[:n - more], last[more:], head.to(first), width.to(first)], 1)[same])
-        return torch.cat(spans), torch.cat(described)
+            spans.append(torch.stack([start, start + more + 1], 1)[same])
+            hidden.append((first[:n - more] + last[more:] + mean + width[more])[same])
+        return torch.cat(spans), self.mention_score(torch.cat(hidden))
+
+    def _described(self, tokens: "_Tokens", spans: Tensor) -> Tensor:
+        """The description (M, size) of each span: first token, last token, weighted mean, number of words."""
+        start, stop = spans.T
+        word = start[:, None] + torch.arange(self.max_words, device=spans.device)
+        inside, word = word < stop[:, None], word.clamp(max=len(tokens.total) - 1)
+        share = tokens.total[word].masked_fill(~inside, -torch.inf).softmax(1)
+        mean = (share[..., None] * tokens.mean[word]).sum(1)
+        parts = tokens.first[start], tokens.last[stop - 1], mean, self.widths(stop - start - 1)
+        return torch.cat([part.to(tokens.first.dtype) for part in parts], 1)
 
     def _features(self, spans: Tensor, antecedents: Tensor, speakers: Tensor | None, genre: int | None) -> Tensor:
         """The part of the pairs' first layer that reads distance, speakers and genre, (M, K, hidden)."""
@@ -176,10 +188,11 @@ class Coreference(nn.Module):
         Its first layer reads the span, the antecedent, their product and the features. It is a sum of four layers, so
         that spans are not copied for every pair.
         """
-        described = self.dropout(described)
-        product = self.of_product(described[:, None] * described[antecedents])
-        return self.pair_score(self.of_span(described)[:, None] + self.of_antecedent(described)[antecedents] + product
-                               + features)
+        if torch.is_autocast_enabled(described.device.type):  # products of pairs are large
+            described = described.to(torch.get_autocast_dtype(described.device.type))
+        product = self.of_product(described[:, None] * F.embedding(antecedents, described))
+        of_antecedent = F.embedding(antecedents, self.of_antecedent(described))
+        return self.pair_score(self.of_span(described)[:, None] + of_antecedent + product + features)
 
     def _with_none(self, coarse: Tensor, pairs: Tensor) -> Tensor:
         """Scores (M, 1 + K), of "none" first."""
@@ -220,6 +233,25 @@ class Coreference(nn.Module):
             raise ReproError(f"genre is {genre}, but this model was made with genres=0; leave it out.")
         if self.genres is not None:
             check_whole(genre, "genre", 0, self.genres.num_embeddings - 1)
+
+
+class _Tokens(NamedTuple):
+    """The states of a document by word."""
+
+    first: Tensor  # (W, d): of the first token
+    last: Tensor  # (W, d)
+    mean: Tensor  # (W, d): weighted by attention
+    total: Tensor  # (W,) float32: the log of the sum of its tokens' weights
+
+    @classmethod
+    def of(cls, model: Coreference, states: Tensor, words: Tensor) -> "_Tokens":
+        """The words start:stop, (W, 2)."""
+        start, stop = words.T
+        token = start[:, None] + torch.arange(int((stop - start).max()), device=words.device)
+        inside, token = token < stop[:, None], token.clamp(max=len(states) - 1)
+        weight = model.attention(states).float().squeeze(-1)[token].masked_fill(~inside, -torch.inf)
+        mean = (weight.softmax(1)[..., None] * states[token]).sum(1)
+        return cls(states[start], states[stop - 1], mean.to(states), weight.logsumexp(1))
 
 
 class _Score(nn.Module):

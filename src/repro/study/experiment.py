@@ -75,6 +75,7 @@ class Experiment:
     context)` does the work. `needs(config)` returns the runs that must be finished first, such as the base model, and
     `reads(config)` the corpora it reads besides `config.corpus`, such as those that train a tokenizer. Needs in
     `models_of(config)` must leave their model, for others the record is enough; None: all must leave their model.
+    A value that is set for a key in `selects` keeps the points that have it, instead of replacing it in all of them.
     `revision` counts how often the effect of the settings has changed since the first records; it is part of the ids.
 
     >>> toy = Experiment(name="toy", paper="this book", summary="Counts.", config=RunConfig,
@@ -95,6 +96,7 @@ class Experiment:
     needs: Callable[[Any], list[RunConfig]] = lambda config: []
     models_of: Callable[[Any], list[RunConfig]] | None = None
     reads: Callable[[Any], Iterable[str]] = lambda config: ()
+    selects: tuple[str, ...] = ()
     revision: int = 0
 
     @property
@@ -123,8 +125,14 @@ class Experiment:
             if key not in keys:
                 raise unknown(f"key of {self.name}", key, keys)
             chosen[key] = choices(value)
-        plan = {}
-        for seed, point, values in itertools.product(seeds, self.grid(scale), itertools.product(*chosen.values())):
+        points, plan = self.grid(scale), {}
+        for key in self.selects:
+            known = {point[key]: None for point in points}
+            if key in chosen and (strange := [value for value in chosen[key] if value not in known]):
+                raise unknown(f"{key} of {self.name} at {scale}", strange[0], map(str, known))
+            points = [point for point in points if point[key] in chosen.get(key, known)]
+            chosen.pop(key, None)
+        for seed, point, values in itertools.product(seeds, points, itertools.product(*chosen.values())):
             fixed = {"experiment": self.name, "scale": scale, "seed": seed, **self.scales[scale], **point}
             config = validated(self.config, fixed | dict(zip(chosen, values, strict=True)))
             plan.setdefault(config.key, config)

@@ -12,12 +12,13 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.pretraining import PROCESS
 from repro.papers.longformer2020.tasks.classification import HYPERPARTISAN, IMDB
+from repro.papers.longformer2020.tasks.coreference import COREFERENCE
 from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
 from repro.papers.longformer2020.tasks.reader import MODELS
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 PAPER = "longformer2020"
-TASKS = {one.name: one for one in (IMDB, HYPERPARTISAN)}
+TASKS = {one.name: one for one in (COREFERENCE, IMDB, HYPERPARTISAN)}
 
 
 class Config(RunConfig):
@@ -34,6 +35,10 @@ class Config(RunConfig):
     batch_size: int = Field(8, ge=1)  # examples
     learning_rate: float = Field(1e-4, gt=0)
     head_learning_rate: float | None = Field(None, gt=0)  # None: learning_rate
+    max_words: int = Field(10, ge=1)  # of a mention
+    kept: float = Field(0.4, gt=0)  # candidate mentions for each word
+    head_hidden: int = Field(150, ge=1)  # of the networks that score mentions and pairs of them
+    head_dropout: float = Field(0.3, ge=0, lt=1)  # of coreference
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then linear to 0
     weight_decay: float = Field(0.01, ge=0)
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -58,7 +63,8 @@ def execute(config, context) -> Outcome:
 
 
 # Training examples, those read without training, and the tokens of a text, about.
-KNOWN = {"synthetic-reviews": (800, 300, 300), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800)}
+KNOWN = {"synthetic-reviews": (800, 300, 300), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
+         "synthetic-coreference": (400, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600)}
 RATE = {"smoke": 2e10, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 
 
@@ -80,7 +86,8 @@ def estimate(config):
     n = PRETRAINING.estimate(base).parameters + (positions - piece) * d + 3 * layers * (d**2 + d)
     longest = piece if config.model == "short" else config.max_positions
     kept = config.batch_size * min(longest, 4 * read) * d * 4 * (2 * layers + 34 if config.recompute else 34 * layers)
-    return Estimate(n, config.epochs * n_train * read, flops, PROCESS + 16 * n + kept, flops / RATE[config.scale])
+    return Estimate(n, config.epochs * n_train * read, flops, PROCESS + 16 * n + kept,
+                    TASKS[config.task].cost * flops / RATE[config.scale])
 
 
 def grid(scale: str) -> list[dict]:
@@ -93,6 +100,6 @@ SCALES = tuple(scale for scale in RATE if any(scale in task.scales for task in T
 EXPERIMENT = Experiment(
     name="longformer-tasks", paper=PAPER, config=Config, scales=dict.fromkeys(SCALES, {}), grid=grid, execute=execute,
     estimate=estimate, needs=lambda config: [base_of(config)],
-    reads=lambda config: PRETRAINING.reads(base_of(config)),
+    reads=lambda config: PRETRAINING.reads(base_of(config)), selects=("task", "model"),
     summary="Longformer's tasks: the short encoder in pieces, Longformer, and a cut text.")
 register(EXPERIMENT)

@@ -27,7 +27,8 @@ class Task(ABC):
 
     scales: the settings of each scale. printed: its row in Table 7, and metric: what that row shows. unit: of its
     intervals, as in a claim. split: whose scores count. special: tokens that it adds. first_piece: whether the short
-    model needs only the first piece of a text. units: of its metrics, in per cent where none is given.
+    model needs only the first piece of a text. piece: tokens of its pieces; None: as many as it has positions.
+    cost: the time of training, in that of the encoder. units: of its metrics, in per cent where none is given.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Task(ABC):
     split: str = "test"
     special: Sequence[str] = ()
     first_piece: bool = False
+    piece: int | None = None
+    cost: float = 1.0
     units: Mapping[str, str] = field(default_factory=dict)
 
     @abstractmethod
@@ -136,7 +139,8 @@ def new_model(config: Any, context: Any, task: Task, words: Words) -> TaskModel:
     torch.manual_seed(config.seed)
     base = load_encoder(context.need(base_of(config))[1] / "model")
     head = task.head(config, base.config.hidden_size)
-    return TaskModel(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece),
+    return TaskModel(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece,
+                                  task.piece),
                      head)
 
 

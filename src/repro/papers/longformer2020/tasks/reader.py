@@ -17,7 +17,7 @@ from repro.errors import ReproError
 from repro.models import Longformer, longformer_from
 
 MODELS = ("short", "longformer", "longformer-cut")
-ENDS, PADDING = ("</s>", "[SEP]"), ("<pad>", "[PAD]")  # of RoBERTa and BERT
+ENDS, PADDING, UNKNOWN = ("</s>", "[SEP]"), ("<pad>", "[PAD]"), ("<unk>", "[UNK]")  # of RoBERTa and BERT
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class Words:
     def sep(self) -> int:
         """The token that ends a text or a part of it."""
         return self._known(ENDS)
+
+    @property
+    def unknown(self) -> int:
+        """The token for what the tokenizer does not know."""
+        return self._known(UNKNOWN)
 
     @property
     def pad(self) -> int:
@@ -202,7 +207,7 @@ def load_encoder(folder: Any) -> nn.Module:
 
 
 def reader_from(base: nn.Module, words: Words, model: str, max_positions: int, window: int,
-                first_piece: bool = False) -> Reader:
+                first_piece: bool = False, piece: int | None = None) -> Reader:
     """A reader from a pretrained encoder (`load_encoder`), which changes if the task adds tokens.
 
     model: one of `MODELS`. "short" reads pieces as long as the base's positions with full attention; the others read up
@@ -212,8 +217,8 @@ def reader_from(base: nn.Module, words: Words, model: str, max_positions: int, w
         base.resize_token_embeddings(words.coder.vocab_size + len(words.added), mean_resizing=False)
     if model != "short":
         return Reader(longformer_from(base, max_positions, window), words.sep)
-    piece = n_positions(base)
-    return Reader(longformer_from(base, piece, Full()), words.sep, piece, first_piece)
+    known = n_positions(base)
+    return Reader(longformer_from(base, known, Full()), words.sep, min(piece or known, known), first_piece)
 
 
 def n_positions(base: nn.Module) -> int:
