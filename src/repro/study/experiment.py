@@ -129,7 +129,7 @@ class Experiment:
         for key in self.selects:
             known = {point[key]: None for point in points}
             if key in chosen and (strange := [value for value in chosen[key] if value not in known]):
-                raise unknown(f"{key} of {self.name} at {scale}", strange[0], map(str, known))
+                raise unknown(key, strange[0], map(str, known))
             points = [point for point in points if point[key] in chosen.get(key, known)]
             chosen.pop(key, None)
         for seed, point, values in itertools.product(seeds, points, itertools.product(*chosen.values())):
