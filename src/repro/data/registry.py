@@ -248,7 +248,7 @@ LABELLED = [
         "synthetic-reviews", "MIT, written by this package", "embedded", read=rows.generated[examples.LabelledText],
         generator=synthetic_documents.REVIEWS, labels=synthetic_documents.LABELS,
         splits={split: Split("documents in which one word decides", n_examples=n)
-                for split, n in synthetic_documents.SIZES.items()}),
+                for split, n in synthetic_documents.REVIEW_SIZES.items()}),
     *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
                  rows.generated[examples.LabelledText] if labels else rows.generated[examples.MultipleChoice]),
              generator=synthetic_tasks.SyntheticTask(kind), labels=labels,

@@ -84,7 +84,8 @@ class SyntheticDocuments:
 class SyntheticReviews(SyntheticDocuments):
     """Documents in which one word decides the label: a word of the generated books that this text does not need."""
 
-    n_words: int = 256
+    n_words: int = 128
+    far: int = 64
     n_cues: int = 1
     reliability: float = 0.95
     cues: ClassVar = (("tedious", "guilty"), ("clever", "comic"))
@@ -96,4 +97,5 @@ class SyntheticReviews(SyntheticDocuments):
 
 DOCUMENTS = SyntheticDocuments()  # the corpus `synthetic-documents`
 REVIEWS = SyntheticReviews()  # the corpus `synthetic-reviews`
+REVIEW_SIZES = {"train": 2_000, "validation": 100, "test": 200}
 SIZES = {"train": 800, "validation": 100, "test": 200}

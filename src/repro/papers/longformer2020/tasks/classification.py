@@ -87,7 +87,7 @@ class Classification(Task):
         return 100 * pooled.reshape(label.shape)
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
-        """For generated texts, the best possible accuracy with the whole text, and with its first 128 words."""
+        """For generated texts, the best possible accuracy with the whole text, and with its beginning."""
         from repro.data import corpus
 
         if not (made := corpus(config.corpus).generator):
@@ -105,14 +105,15 @@ def fold(rows: Sequence[Any], seed: int) -> dict[str, list]:
     return {"train": [row for row in shuffled if row.id not in names], "test": test}
 
 
-# At smoke, one word in the second half of a text of 256 decides its label.
-SMOKE = {"corpus": "synthetic-reviews", "max_positions": 512, "window": 16, "epochs": 3, "batch_size": 16,
-         "learning_rate": 5e-3, "optimizer": "muon", "best": "accuracy"}
+# At smoke, one word in the second half of a text of 128 decides its label.
+SMOKE = {"corpus": "synthetic-reviews", "max_positions": 192, "window": 16, "cut": 48, "epochs": 1, "batch_size": 16,
+         "learning_rate": 1e-2, "optimizer": "muon", "best": "accuracy"}
 PRETRAINED = {"precision": "bf16"}
 IMDB = Classification("imdb", {
     "smoke": SMOKE,
     "pretrained": PRETRAINED | {"corpus": "imdb-subset", "n_train": 6_000, "held_out": 500, "epochs": 1,
                                 "best": "accuracy"}}, "IMDB", "accuracy")
 HYPERPARTISAN = Classification("hyperpartisan", {
-    "pretrained": PRETRAINED | {"corpus": "hyperpartisan", "held_out": 64, "epochs": 3, "batch_size": 4, "best": "f1"}},
+    # On 220 articles and 150 others of the first fold, the short model had its lowest loss after two passes at this rate.
+    "pretrained": PRETRAINED | {"corpus": "hyperpartisan", "held_out": 64, "epochs": 2, "batch_size": 4, "best": "f1"}},
     "Hyperpartisan", "f1", folds=True)

@@ -63,9 +63,9 @@ def execute(config, context) -> Outcome:
 
 
 # Training examples, those read without training, and the tokens of a text, about.
-KNOWN = {"synthetic-reviews": (800, 300, 300), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
+KNOWN = {"synthetic-reviews": (2_000, 300, 130), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
          "synthetic-coreference": (400, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600)}
-RATE = {"smoke": 2e10, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+RATE = {"smoke": 2e10, "pretrained": 1e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 
 
 def estimate(config):
