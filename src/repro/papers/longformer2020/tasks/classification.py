@@ -114,6 +114,6 @@ IMDB = Classification("imdb", {
     "pretrained": PRETRAINED | {"corpus": "imdb-subset", "n_train": 6_000, "held_out": 500, "epochs": 1,
                                 "best": "accuracy"}}, "IMDB", "accuracy")
 HYPERPARTISAN = Classification("hyperpartisan", {
-    # On 220 articles and 150 others of the first fold, the short model had its lowest loss after two passes at this rate.
+    # On 220 articles and 150 others of the first fold, the short model had its lowest loss after two passes.
     "pretrained": PRETRAINED | {"corpus": "hyperpartisan", "held_out": 64, "epochs": 2, "batch_size": 4, "best": "f1"}},
     "Hyperpartisan", "f1", folds=True)
