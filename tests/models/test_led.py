@@ -129,6 +129,18 @@ def test_the_encoder_runs_once_and_its_keys_are_not_copied_again(theirs, tmp_pat
     assert len(calls) == 1 and len(kept) == 12 and len(set(kept)) == 1
 
 
+def test_layers_get_a_mask_only_where_there_is_padding(bart):
+    ours, given = LED.from_bart(bart, 40, window=6), []
+    ours.led.encoder.layers[1].self_attn.longformer_self_attn.register_forward_pre_hook(
+        lambda _, args, named: given.extend(named[name] for name in named if name == "is_index_masked"),
+        with_kwargs=True)
+    ids, real = text()["input_ids"], text()["attention_mask"]
+    whole = [ours.led.encoder(ids, mask)[0] for mask in (None, torch.ones_like(real))]
+    assert given == [None, None] and torch.equal(*whole)
+    ours.led.encoder(ids, real)
+    assert torch.equal(given[2], real == 0)
+
+
 def test_positions_are_copied_round_and_round_and_all_else_is_kept(bart):
     before = {name: weight.clone() for name, weight in bart.state_dict().items()}
     old, new = bart.model, LED.from_bart(bart, 47, window=[4, 6]).led

@@ -87,8 +87,8 @@ class LongformerSelfAttention(nn.Module):
         if output_attentions:
             raise ReproError("output_attentions is True, but this layer does not store probabilities; remove it, or "
                              "use transformers' own layer.")
-        if is_index_masked is not None:
-            real = ~is_index_masked if is_index_masked.any() else None
+        if is_index_masked is not None or is_index_global_attn is not None:
+            real = None if is_index_masked is None or not is_index_masked.any() else ~is_index_masked
             return (self(hidden_states, real, is_index_global_attn),)
         masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
         for name, mask in masks.items():

@@ -208,10 +208,14 @@ class Encoder(LEDEncoder):
             if mask is not None and mask.shape != input_ids.shape:
                 raise ReproError(f"{name} is {tuple(mask.shape)}; it must have the shape of input_ids, "
                                  f"{tuple(input_ids.shape)}.")
-        real = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask > 0
-        if looked_at(real) and not real.any(1).all():
-            raise ReproError(f"text {int(real.any(1).int().argmin())} of the batch has no tokens, because its "
-                             "attention_mask is 0 everywhere; leave it out.")
+        real, padding = torch.ones_like(input_ids, dtype=torch.bool), None
+        if attention_mask is not None:
+            real, padding = attention_mask > 0, attention_mask <= 0
+            if looked_at(real) and not real.any(1).all():
+                raise ReproError(f"text {int(real.any(1).int().argmin())} of the batch has no tokens, because its "
+                                 "attention_mask is 0 everywhere; leave it out.")
+            if looked_at(real) and real.all():
+                padding = None  # decided once, so that no layer has to look
         if global_attention_mask is None:  # the first token
             chosen = torch.zeros_like(real).scatter(1, real.int().argmax(1, keepdim=True), True)
         else:
@@ -220,7 +224,7 @@ class Encoder(LEDEncoder):
         hidden = nn.functional.dropout(hidden, self.dropout, self.training)
         for layer in self.layers:
             if not self.training or torch.rand([]) >= self.layerdrop:
-                hidden = layer(hidden, None, is_index_masked=~real, is_index_global_attn=chosen)[0]
+                hidden = layer(hidden, None, is_index_masked=padding, is_index_global_attn=chosen)[0]
         found = LEDEncoderBaseModelOutput(last_hidden_state=hidden)
         return found.to_tuple() if return_dict is False else found
 

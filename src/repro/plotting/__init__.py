@@ -28,6 +28,7 @@ from repro.plotting.playground import Playground
 from repro.plotting.prompts import draw_prompts
 from repro.plotting.propagation import draw_own_and_other, draw_reach
 from repro.plotting.query import draw_query
+from repro.plotting.reading import draw_reading
 from repro.plotting.receptive import draw_receptive_fields
 from repro.plotting.scales import draw_scales
 from repro.plotting.style import COLOURS, Drawing, canvas, house
@@ -39,5 +40,5 @@ __all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page"
            "draw_cost_front", "draw_curves", "draw_effects", "draw_gains", "draw_growth", "draw_images", "draw_inputs",
            "draw_insertion", "draw_layer_weights", "draw_memories", "draw_memory", "draw_memory_compressed",
            "draw_own_and_other", "draw_patterns", "draw_pixels", "draw_prompts", "draw_quality_and_cost", "draw_query",
-           "draw_reach", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
+           "draw_reach", "draw_reading", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
            "draw_table_curves", "draw_weights", "draw_windows", "draw_words", "house"]

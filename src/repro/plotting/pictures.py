@@ -89,8 +89,9 @@ def heatmap(axis, cells: np.ndarray, cmap: str | list[str] = KINDS, vmax: int = 
     """Draw square cells from 0 to `vmax`, the first row on top; in an SVG they are pixels, except with `linewidths`."""
     import seaborn
 
-    seaborn.heatmap(cells, vmin=0, vmax=vmax, cmap=cmap, cbar=False, square=True, ax=axis, **{
-        "xticklabels": False, "yticklabels": False, "rasterized": "linewidths" not in options} | options)
+    seaborn.heatmap(cells, vmin=0, vmax=vmax, cmap=cmap, cbar=False, ax=axis, **{
+        "square": True, "xticklabels": False, "yticklabels": False,
+        "rasterized": "linewidths" not in options} | options)
 
 
 @house()

@@ -96,6 +96,10 @@ def test_tables_and_claims(tiny):
     assert float(ours["R-1"].iloc[0].split()[0]) == pytest.approx(100 * tiny.records[0].metrics["rouge1"], abs=0.06)
     assert list(shown["R-1"])[6] == "46.63"
     artifact("longformer2020-figure3").render("smoke", ())
+    written = artifact("longformer2020-summaries").render("smoke", ()).table
+    samples = [record.notes["samples"][0] for record in tiny.records]
+    assert list(written["summary"]) == [samples[0]["wanted"], *(one["told"].replace("\n", " ") for one in samples)]
+    assert list(written["writer"])[:3] == ["the reference", "LED, 12 tokens", "LED, 30 tokens"]
     for name in ("figure3-length", "table11-lead"):
         assert claim(f"longformer2020-{name}").verdict("smoke").verdict == "machinery works"
     assert claim("longformer2020-figure3-length").paper_effect() == pytest.approx((46.23 - 44.48 + 19.62 - 17.99) / 200)
