@@ -106,11 +106,11 @@ def test_the_table_and_the_claim_show_them(study):
     printed = {row["task"]: row["gain"] for _, row in table.iterrows() if row["source"] == "the paper"}
     assert printed == {"WikiHop": "+2.6", "TriviaQA": "+0.9", "HotpotQA": "+0.9", "OntoNotes": "+0.2", "IMDB": "+0.4",
                        "Hyperpartisan": "+7.4"}
-    verdict = claim("longformer2020-table7-imdb").verdict("smoke", study.folder)
+    verdict = claim("longformer2020-imdb-above-short").verdict("smoke", study.folder)
     short, long, cut = (one.metrics["test_accuracy"] for one in study.found)
     assert verdict.verdict == "machinery works" and verdict.effect == pytest.approx(long - short)
     assert tables.loss_from_cut(study.found) == pytest.approx(max(0, long - cut))
-    assert claim("longformer2020-table7-hyperpartisan").expected() == pytest.approx(7.4)
+    assert claim("longformer2020-hyperpartisan-above-short").expected() == pytest.approx(7.4)
 
 
 def test_five_folds_test_every_article_once_whatever_their_order():

@@ -146,7 +146,7 @@ register(
           paper_effect=lambda: LOSSES["no-global"] - min(LOSSES[name] for name in LOSSES if name != "no-global"),
           why_no_control="the other ablations are the control",
           sentence="Removing global attention costs the most accuracy of all ablations."),
-    Claim(id="longformer2020-table7-wikihop", **SHARED, source="Table 7", about=(ROW.id, TABLE_10.id),
+    Claim(id="longformer2020-wikihop-above-short", **SHARED, source="Table 7", about=(ROW.id, TABLE_10.id),
           where=runs("short", "epochs-15", "longformer"), measure=against("epochs-15", "short"), direction="higher",
           paper_effect=lambda: printed_change("epochs-15", "short"),
           why_no_control="the short model is the control: it differs in how much it reads at once, and in its passes",

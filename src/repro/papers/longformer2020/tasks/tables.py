@@ -82,7 +82,7 @@ def gain_claim(task: "Task", sentence: str, short: str, chapter_table: str, seed
         return lambda config: config.task == task.name and config.model in models
 
     return Claim(
-        id=f"longformer2020-table7-{task.name}", paper=PAPER, source="Table 7", experiment=EXPERIMENT.name,
+        id=f"longformer2020-{task.name}-above-short", paper=PAPER, source="Table 7", experiment=EXPERIMENT.name,
         about=(chapter_table,), where=runs(SHORT, LONG), measure=gain, direction="higher", unit=task.unit, seeds=seeds,
         paper_effect=lambda: printed_gain(task.printed), unit_shown=f"points of {PRINTED[task.printed]['metric']}",
         why_no_control="the short model is the control: it differs only in how much it reads at once",
