@@ -1,0 +1,54 @@
+"""Table 10's effects, computed by hand on records of four questions."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from repro.papers.longformer2020.tasks import ablation_tables as tables
+from repro.study import artifact, claims
+
+RIGHT = {"longformer": [1, 1, 1, 0], "short": [1, 0, 1, 0], "epochs-15": [1, 1, 1, 1], "full-attention": [1, 1, 0, 0],
+         "short-sequence": [1, 1, 0, 1], "no-mlm": [0, 1, 1, 0], "no-projections": [1, 0, 0, 0],
+         "no-global": [0, 0, 0, 0], "positions-only": [1, 1, 1, 0]}
+RECORDS = [SimpleNamespace(config={"configuration": name}, documents={"test": {"accuracy": [100 * k for k in right]}},
+                           metrics={"chance": 20.0, "most_frequent": 40.0}) for name, right in RIGHT.items()]
+
+
+def test_printed_rows_are_matched_with_their_configurations():
+    assert tables.printed_change("epochs-15") == pytest.approx(1.2)
+    assert tables.printed_change("no-global") == pytest.approx(-8.3)
+    assert tables.printed_change("epochs-15", "short") == pytest.approx(2.6)
+    assert sorted(tables.PRINTED) == sorted(RIGHT) == sorted(tables.NAMES)
+    for name, row in tables.PRINTED.items():
+        if name != "longformer":
+            assert tables.printed_change(name) == pytest.approx(float(row["delta_points"])), name
+
+
+def test_differences_are_paired_by_question():
+    assert tables.against("short", "longformer")(RECORDS).effects.tolist() == [[0, -100, 0, 0]]
+    assert tables.against("epochs-15", "short")(RECORDS).effects.tolist() == [[0, 100, 0, 100]]
+
+
+def test_the_largest_loss_is_compared_with_the_next_one():
+    found = tables.largest(RECORDS)
+    assert found.effects.tolist() == [[-100, 0, 0, 0]] and "no separate projections" in found.note
+
+
+def test_the_room_is_what_longformer_has_over_the_best_guess():
+    assert tables.beyond_guesses(RECORDS) == 75 - 40
+
+
+def test_eight_signs_and_the_largest_are_claimed_with_the_printed_direction():
+    made = {one.id.removeprefix("longformer2020-table10-"): one for one in claims()
+            if one.id.startswith("longformer2020-table10-")}
+    assert sorted(made) == sorted([*(name for name in RIGHT if name != "longformer"), "largest"])
+    for name, one in made.items():
+        assert (one.paper_effect() > 0) is (one.direction == "higher") is (name == "epochs-15")
+    assert made["largest"].paper_effect() == pytest.approx(-6.2)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("longformer2020-table10", 9), ("longformer2020-table7-wikihop", 1)])
+def test_tables_show_the_paper_without_any_record(name, rows, tmp_path):
+    shown = artifact(name).render("smoke", results=tmp_path).table
+    printed, ours = (shown[(shown["source"] == "the paper") == paper] for paper in (True, False))
+    assert len(printed) == rows and len(ours) % rows == 0 and "not run" in ours.to_string()
