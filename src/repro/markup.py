@@ -80,7 +80,8 @@ def named(id: str) -> str:
 def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequence[str] = ()) -> str:
     """A table with its caption (HTML): numbers to the right, intervals small, each row headed by its first cell.
 
-    id: of what it shows; rows: an id for each row ("" for none). Both are targets of links.
+    id: of what it shows; rows: an id for each row ("" for none). Both are targets of links. With `rows`, cells name
+    their column (`data-head`), for a phone, which shows each row as a block.
 
     Columns "small: test" and "small: validation" share one heading, "small". If another scale is shown too, columns and
     rows of `smoke` are folded away; such a row has it in a column called "scale", or has a cell "this study, smoke". A
@@ -101,7 +102,8 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
                       for k in range(len(heads))]  # whether rows that say something are of smoke
         classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
                    for kinds, own, whose, (group, _) in zip(classes, columns, whose_rows, heads, strict=True)]
-    body = "".join(_row(row, classes, folded and own, name) for row, own, name in zip(
+    named_rows = [name for _, name in heads] if rows else [""] * len(heads)
+    body = "".join(_row(row, classes, folded and own, name, named_rows) for row, own, name in zip(
         cells, of_smoke, rows or [""] * len(cells), strict=True))
     whole = f'<table{named(id)}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
     return framed(whole, caption, FOLD if folded else "")
@@ -216,10 +218,15 @@ def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> s
     return f"<thead><tr>{''.join(upper)}</tr><tr>{''.join(lower)}</tr></thead>"
 
 
-def _row(cells: Sequence[str], classes: Sequence[list[str]], folded: bool, id: str) -> str:
-    first, *rest = (f"{_class(kinds)}>{cell(text)}</" for text, kinds in zip(cells, classes, strict=True))
+def _row(cells: Sequence[str], classes: Sequence[list[str]], folded: bool, id: str, heads: Sequence[str]) -> str:
+    first, *rest = (f"{_class(kinds)}{_headed(head)}>{cell(text)}</"
+                    for text, kinds, head in zip(cells, classes, heads, strict=True))
     inside = f'<th scope="row"{first}th>' + "".join(f"<td{one}td>" for one in rest)
     return f"<tr{_class([FOLDED] if folded else [])}{named(id)}>{inside}</tr>"
+
+
+def _headed(head: str) -> str:
+    return f' data-head="{html.escape(head)}"' if head else ""
 
 
 def _class(names: Sequence[str]) -> str:

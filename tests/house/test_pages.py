@@ -105,6 +105,36 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
+@pytest.mark.parametrize("name", ["notebooks/09_hotpotqa"])
+def test_a_verdict_has_its_effect_in_view_on_a_phone_and_a_wide_table_fits_a_desk(page):
+    over = "(one) => one.scrollWidth - one.clientWidth"
+    assert page.evaluate(f"({over})(document.querySelector('#yoshida2020-table3').closest('.scroll'))") <= 0
+    page.size(390)
+    rows = page.evaluate("""[...document.querySelectorAll("tr[id]")].filter((one) => one.offsetHeight).map((one) =>
+        [...one.querySelectorAll("td")].map((cell) => Math.round(cell.getBoundingClientRect().right)))""")
+    assert rows and max(map(max, rows)) <= 390
+    assert page.evaluate(f"({over})(document.querySelector('tr[id]').closest('.scroll'))") <= 0
+
+
+@pytest.mark.parametrize("name", ["notebooks/06_wikitext103", "notebooks/16_patterns_and_implementations"])
+def test_letters_in_a_figure_have_11_pixels_on_a_phone(page):
+    page.size(390)
+    page.evaluate(UNFOLD)
+    sizes = page.evaluate("""[...document.querySelectorAll(".drawing .scroll > svg, .drawing .still > svg")].flatMap(
+        (one) => [...one.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)
+            * one.getBoundingClientRect().width / one.viewBox.baseVal.width)).filter((size) => size)""")
+    assert len(sizes) > 50 and min(sizes) >= 11
+
+
+@pytest.mark.parametrize("name", ["notebooks/15_images_text_audio"])
+def test_a_picture_in_true_colors_has_no_white_slab_in_the_dark(page):
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    seen = page.evaluate("""[...document.querySelectorAll("svg.photograph")].map((one) =>
+        [getComputedStyle(one).backgroundColor, getComputedStyle(one).filter,
+         ...[...one.querySelectorAll("path")].map((part) => getComputedStyle(part).fill)])""")
+    assert seen and all(part[:2] == ["rgba(0, 0, 0, 0)", "none"] and "rgb(255, 255, 255)" not in part for part in seen)
+
+
 @pytest.mark.parametrize("name", ["notebooks/04_recurrence_module", "notebooks/13_factorised_attention",
                                   "notebooks/17_character_lm"])
 def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):

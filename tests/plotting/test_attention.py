@@ -57,8 +57,23 @@ def test_growth_is_drawn_on_logarithmic_axes_with_one_style_a_name():
 
 
 def test_more_lines_than_colours_can_still_be_told_apart():
-    lines = draw_growth({"time": {str(k): [[1, 1]] for k in range(9)}}).axes[0].lines
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
+    panels = draw_growth({"time": {str(k): [[1, 1]] for k in range(9)}}).axes
+    lines = [line for axis in panels for line in axis.lines]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines) == 9
+
+
+def test_a_panel_has_seven_lines_at_most_and_rows_share_their_axes():
+    curves = {"floor": [[2, 1], [4, 9]]} | {str(k): [[2, k + 1], [4, k + 2]] for k in range(13)}
+    figure = draw_growth({"time": curves, "memory": curves}, bounds=["floor"])
+    above, beside, below, _ = figure.axes
+    assert [len(axis.lines) for axis in figure.axes] == [7, 7, 7, 7]
+    assert above.lines[0].get_label() == "floor"
+    assert (above.get_title("left"), below.get_title("left")) == ("time", "")
+    assert above.get_ylim() == below.get_ylim() and above.get_xlim() == below.get_xlim()
+    for row in (beside, figure.axes[3]):
+        assert [text.get_text() for text in row.get_legend().get_texts()] == [line.get_label() for line in row.lines]
+    drawn = {line.get_label(): line.get_color() for axis in figure.axes for line in axis.lines}
+    assert drawn["0"] != drawn["1"] and len(drawn) == 14
 
 
 @pytest.mark.parametrize(("n", "ticks"), [(3, [2, 4, 8]), (6, [2, 4, 8, 16, 32, 64]), (7, [2, 8, 32, 128]),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COLUMNS = 4
 MOST = 64  # positions that a reader can distinguish in a panel
 DASHES = "--", "-.", ":"
+LINES = 7  # in a panel; more cannot be followed
 
 
 @house()
@@ -64,6 +65,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
 
     panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
     bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
+    More than 7 names are drawn in several rows of panels, on the same axes.
 
     >>> draw_growth({"memory": {"full": [[8, 64], [16, 256]], "window": [[8, 32], [16, 64]]}}).alt
     'memory against positions N. Lines: full; window.'
@@ -72,17 +74,24 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
     colour = colours(measured)
     drawn = [name for name in names if any(len(curves.get(name, ())) for curves in panels.values())]
-    figure, axes = canvas(3.4 + 0.2 * -(-len(drawn) // 3), columns=len(panels), squeeze=False, alt=(
+    ordered = sorted(drawn, key=lambda name: name not in bounds)
+    rows = -(-len(drawn) // LINES) or 1
+    size = -(-len(drawn) // rows)
+    figure, axes = canvas((3.2 + 0.2 * -(-size // 3)) * rows + 0.2, columns=len(panels), rows=rows, squeeze=False,
+                          sharex="col", sharey="col" if rows > 1 else False, alt=(
         f"{'; '.join(panels)} against {label}. Lines: {'; '.join(drawn)}."))
-    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+    for (row, column), axis in np.ndenumerate(axes):
+        title, curves = list(panels.items())[column]
         for name, points in curves.items():
+            if name in drawn and name not in ordered[row * size:(row + 1) * size]:
+                continue
             if name in bounds:
                 style = {"color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[computed.index(name) % len(DASHES)]}
             else:
                 style = {"color": colour[name], "marker": MARKERS[measured.index(name) % len(MARKERS)]}
             if len(points):
                 axis.plot(*zip(*points, strict=True), label=name, **style)
-        axis.set(title=title, xlabel=label, yscale="log")
+        axis.set(title=title if not row else "", xlabel=label if row == rows - 1 else "", yscale="log")
         axis.set_xscale("log", base=2)
         values = [value for points in curves.values() for _, value in points]
         if not values:
@@ -98,9 +107,19 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
         axis.yaxis.set_minor_formatter(NullFormatter())
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter(plain)
-    if any(axis.lines for axis in axes[0]):
-        legend_below(figure, axes[0])
+    for line in axes:
+        if any(axis.lines for axis in line):
+            if rows == 1:
+                legend_below(figure, line)
+            else:
+                legend_beside(line)
     return figure
+
+
+def legend_beside(axes: Sequence) -> None:
+    """Name the lines of a row of panels to the right of its last panel."""
+    named = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    axes[-1].legend(named.values(), named, loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 
 @house()

@@ -204,9 +204,10 @@ def levels(context: ArtifactContext) -> "pandas.DataFrame":
 def _cells(name: str, config: Config, paper: dict[str, str], ours: str, control: str, controlled: str,
            sample: str = "–", exact: str = "–") -> dict[str, str]:
     """One row of the table. paper: numbers by model. sample, exact: in both precisions."""
-    return {"set": name, "read here": f"{config.corpus}, {beginning(config)}",
-            **{f"paper: {size}": paper.get(size, "–") for size in (SIZES[0], SIZES[-1])}, "Gemma 3 270M": ours,
+    return {"set": name, "Gemma 3 270M": ours,
+            **{f"paper: {size}": paper.get(size, "–") for size in (SIZES[0], SIZES[-1])},
             "control": control if control in ("–", NOT_RUN) else f"{control} ({controlled})",
+            "read here": f"{config.corpus}, {beginning(config)}",
             "a sample in bfloat16": sample, "the sample in float32": exact}
 
 
