@@ -123,6 +123,24 @@ def test_bad_spans(spans, mask, said):
         any_span_loss(LOGITS, LOGITS, spans, mask)
 
 
+class OnGPU(torch.Tensor):
+    """A tensor that reports a GPU as its device."""
+
+    device = torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_span_outside_the_mask_is_refused_in_training_on_every_device(compiled):
+    """Not only where values are cheap to look at: its loss would be inf, and its gradients NaN."""
+    loss = torch.compile(any_span_loss, backend="eager") if compiled else any_span_loss
+    logits = torch.zeros(2, 5, requires_grad=True)
+    mask = ALL & (torch.arange(5) != 3)
+    mask = mask if compiled else mask.as_subclass(OnGPU)
+    assert loss(logits, logits, [[(0, 2)], [(1, 2)]], mask).item() == pytest.approx(math.log(4))
+    with pytest.raises(ReproError, match="a span of example 1 starts or ends at token 3, where the mask allows no"):
+        loss(logits, logits, [[(0, 2)], [(1, 3)]], mask)
+
+
 @pytest.mark.parametrize(("start", "end"), [
     (LOGITS, LOGITS[:1]), (LOGITS[0], LOGITS[0]), (LOGITS.long(), LOGITS.long()), (None, LOGITS), (LOGITS, [0.0]),
     (LOGITS[:0], LOGITS[:0])])

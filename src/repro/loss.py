@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from repro.errors import ReproError, is_series, short, unknown
-from repro.ids import looked_at
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
@@ -48,11 +47,8 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
                              or mask.shape != start_logits.shape):
         raise ReproError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)} {tuple(getattr(mask, 'shape', ()))}; "
                          f"give a bool tensor with the shape of the logits, {tuple(start_logits.shape)}.")
-    right = _right_ends(spans, *start_logits.shape).to(start_logits.device)
-    if mask is not None and looked_at(mask) and bool((hidden := right & ~mask).any()):
-        row, token = hidden.any(0).nonzero()[0].tolist()
-        raise ReproError(f"a span of example {row} starts or ends at token {token}, where the mask allows no answer; "
-                         "leave that span out, or correct the mask.")
+    right = _right_ends(spans, mask, *start_logits.shape).to(start_logits.device)
+    mask = None if mask is None else mask.to(start_logits.device)
     total = 0
     for logits, ends in zip(given.values(), right, strict=True):
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -61,8 +57,12 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
     return total
 
 
-def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: int) -> Tensor:
-    """(2, rows, length) bool: where spans start, and where they end."""
+@torch.compiler.disable  # every batch has other spans
+def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], mask: Tensor | None, rows: int, length: int) -> Tensor:
+    """(2, rows, length) bool: where spans start, and where they end; checked.
+
+    The mask is read on every device: a span outside it would cost inf, and its gradients would be NaN.
+    """
     spans = spans.tolist() if hasattr(spans, "tolist") else spans  # numpy's and torch's arrays
     listed = [list(one) if is_series(one) else [one]
               for one in (spans if isinstance(spans, Sequence) else [])]
@@ -85,6 +85,10 @@ def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: i
                 raise ReproError(f"a span of example {row} is ({start}, {end}), but the text has tokens 0 to "
                                  f"{length - 1}; cut the spans as the text was cut.")
             found[0, row, start] = found[1, row, end] = True
+    if mask is not None and not mask.is_meta and bool((hidden := found & ~mask.cpu()).any()):
+        row, token = hidden.any(0).nonzero()[0].tolist()
+        raise ReproError(f"a span of example {row} starts or ends at token {token}, where the mask allows no answer; "
+                         "leave that span out, or correct the mask.")
     return found
 
 
