@@ -58,6 +58,16 @@ def test_any_span_is_right(masked):
     assert found.dtype == torch.float32 and found.item() == pytest.approx(want, rel=1e-5)
 
 
+def test_each_example_has_its_own_loss():
+    start, end = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(4))
+    each = any_span_loss(start, end, SPANS, reduction="none")
+    want = [any_span_loss(start[k:k + 1], end[k:k + 1], SPANS[k:k + 1]) for k in range(3)]
+    torch.testing.assert_close(each, torch.stack(want))
+    torch.testing.assert_close(any_span_loss(start, end, SPANS), each.mean())
+    with pytest.raises(ReproError, match="reduction"):
+        any_span_loss(start, end, SPANS, reduction="sum")
+
+
 def test_gradients_of_spans():
     """They match finite differences, are 0 outside the mask, and stay finite where the rest has infinite logits."""
     draw = torch.Generator().manual_seed(1)

@@ -17,20 +17,20 @@ def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Te
             logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype == torch.int64):
         shapes = [tuple(getattr(one, "shape", ())) for one in (logits, targets)]
         raise ReproError(f"logits have shape {shapes[0]} and targets {shapes[1]}; give floats (n, V) and int64 (n,).")
-    if not isinstance(reduction, str) or reduction not in ("sum", "none"):
-        raise unknown("reduction", reduction, ("sum", "none"))
+    _check_reduction(reduction, ("sum", "none"))
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     return F.cross_entropy(logits, targets, ignore_index=-100, reduction=reduction)
 
 
 def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iterable[tuple[int, int]]],
-                  mask: Tensor | None = None) -> Tensor:
-    """The loss () of a reader when any of several spans is a right answer (Clark and Gardner 2018, section 2.2).
+                  mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
+    """The loss of a reader when any of several spans is a right answer (Clark and Gardner 2018, section 2.2).
 
-    Each example costs -log of the total probability of its right starts and the same for its right ends, half of each;
-    the loss is the mean over examples. A start or end that several spans share counts once.
+    Each example costs -log of the total probability of its right starts and the same for its right ends, half of each.
+    A start or end that several spans share counts once.
     start_logits, end_logits (B, N). spans: for each of the B examples, pairs (start, end) of token positions, both
     inclusive. mask (B, N) bool: False where no answer may start or end; those logits count nothing. None: all count.
+    reduction: "mean" over examples (), or "none" (B,).
     Raises ReproError for an example without a span, and for a span that ends before it starts or lies outside the text
     or the mask.
 
@@ -47,14 +47,20 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
                              or mask.shape != start_logits.shape):
         raise ReproError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)} {tuple(getattr(mask, 'shape', ()))}; "
                          f"give a bool tensor with the shape of the logits, {tuple(start_logits.shape)}.")
+    _check_reduction(reduction, ("mean", "none"))
     right = _right_ends(spans, mask, *start_logits.shape).to(start_logits.device)
     mask = None if mask is None else mask.to(start_logits.device)
     total = 0
     for logits, ends in zip(given.values(), right, strict=True):
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         logits = logits if mask is None else logits.masked_fill(~mask, -torch.inf)
-        total = total + (logits.logsumexp(1) - logits.masked_fill(~ends, -torch.inf).logsumexp(1)).mean() / 2
-    return total
+        total = total + (logits.logsumexp(1) - logits.masked_fill(~ends, -torch.inf).logsumexp(1)) / 2
+    return total.mean() if reduction == "mean" else total
+
+
+def _check_reduction(value: object, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise unknown("reduction", value, allowed)
 
 
 @torch.compiler.disable  # every batch has other spans

@@ -160,3 +160,18 @@ def test_every_example_of_a_test_can_be_read_with_plain_punctuation(name):
         pytest.skip(f"{name} is not here: set REPRO_DATA")
     rows = [rewritten(row, PLAIN) for row in source.examples("test" if "test" in source.splits else "validation")]
     assert rows and not any(PLAIN.count(str(row)) for row in rows)
+
+
+def test_supported_spans_and_places_of_sentences():
+    parts = (Paragraph("A", ("red sail", "a sail"), " "), Paragraph("B", ("sail", ", sail.")))
+    spans = (Span(0, 4, 8), Span(0, 11, 15), Span(1, 0, 4), Span(1, 6, 10))
+    assert [one.places for one in parts] == [[(0, 8), (9, 15)], [(0, 4), (4, 11)]]
+    for supporting, kept in [
+            (((0, 1),), spans[1:2]), (((1, 1), (0, 0)), (spans[0], spans[3])), (((1, None),), spans[2:]),
+            ((), spans), (((0, 0), (1, 0)), (spans[0], spans[2]))]:
+        assert Question("1", "q", parts, "sail", spans, supporting).supported_spans == kept
+    assert Question("1", "q", parts, "sail", spans[:1], ((0, 1),)).supported_spans == spans[:1]  # its paragraph
+    assert Question("1", "q", parts, "sail", spans[:1], ((1, 0),)).supported_spans == spans[:1]  # anywhere
+    assert Question("1", "q", (), "Ann", aliases=("Anna",)).answers == ("Ann", "Anna")
+    with pytest.raises(ReproError, match="field aliases"):
+        Question("1", "q", (), "Ann", aliases=(3,))

@@ -7,7 +7,7 @@ import pytest
 
 from repro.data import corpus, tokeniser
 from repro.data.synthetic import NAMES, TOPICS
-from repro.data.synthetic_hops import HOPS, SIZES, WHETHER, WHICH, SyntheticHops
+from repro.data.synthetic_hops import FAR_HOPS, HOPS, SIZES, WHETHER, WHICH, FarHops, SyntheticHops
 from repro.errors import ReproError
 
 OF = {word: number for number, topic in enumerate(TOPICS) for words in topic for word in words}
@@ -92,3 +92,19 @@ def test_the_corpus_is_the_generators():
 def test_bad_numbers(change, said):
     with pytest.raises(ReproError, match=said):
         SyntheticHops(**change)
+
+
+def test_far_hops_have_names_between_the_story_and_the_things():
+    for index in range(100):
+        row = FAR_HOPS.example("train", index)
+        story, *lists, things = (one.text.split() for one in row.paragraphs)
+        assert len(story) == 48 and [len(one) for one in lists] == [6, 6] and len(things) == 9
+        assert {word for one in lists for word in one} <= {*NAMES, "."} and len(set(row.titles)) == 4
+        assert row.supporting == ((0, 0), (3, 0)) and set(row.titles) <= set(NAMES)
+        assert [row.paragraphs[one.paragraph].text[one.start:one.stop] for one in row.spans] == [row.answer] * len(
+            row.spans)
+        assert FAR_HOPS.best_score(row) == 1
+        alone = FAR_HOPS.best_score(row, [one.text for one in row.paragraphs])
+        assert alone == (0.25 if row.question == WHICH else 0.5)
+    with pytest.raises(ReproError, match="n_lists"):
+        FarHops(n_lists=0)

@@ -9,6 +9,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import hotpotqa_scores, normalise_answer, two_paragraph_evidence
+from repro.evaluation.hops import kept_paragraphs
 
 FACTS = [("A", 0), ("B", 2)]
 
@@ -102,3 +103,25 @@ def test_evidence_at_its_limits():
 def test_bad_evidence(logits, where, said):
     with pytest.raises(ReproError, match=said):
         two_paragraph_evidence(logits, where)
+
+
+def test_kept_paragraphs_are_the_best_of_all_choices():
+    """At most five, all above -3, unless fewer than two are: then the best two."""
+    draw = random.Random(1)
+    for _ in range(200):
+        logits = [draw.uniform(-6, 1) for _ in range(draw.randint(2, 9))]
+        n = max(2, min(5, sum(one > -3 for one in logits)))
+        best = max(itertools.combinations(range(len(logits)), n), key=lambda some: sum(logits[k] for k in some))
+        assert kept_paragraphs(logits) == list(best) == kept_paragraphs(torch.tensor(logits, dtype=torch.float64))
+    assert kept_paragraphs([-3.0, -2.9, -3.1, -2.8]) == [1, 3]  # -3 itself is not above
+    assert kept_paragraphs([0.0] * 7) == [0, 1, 2, 3, 4] and kept_paragraphs([-9.0, -8.0, -9.0]) == [0, 1]
+    assert kept_paragraphs([1.0, 2.0, 3.0], most=2) == [1, 2] and kept_paragraphs([1.0, 2.0], above=5.0) == [0, 1]
+
+
+@pytest.mark.parametrize(("logits", "more", "said"), [
+    ([1.0], {}, "there is one paragraph; evidence comes from two"), ([], {}, "there are no paragraphs"),
+    ([1.0, float("nan")], {}, "paragraph_logits holds nan"), ([1.0, 2.0], {"most": 1}, "most is 1"),
+    ("ab", {}, "paragraph_logits is 'ab'"), ([[1.0, 2.0]], {}, r"paragraph_logits is of shape \(1, 2\)")])
+def test_bad_paragraph_logits(logits, more, said):
+    with pytest.raises(ReproError, match=said):
+        kept_paragraphs(logits, **more)

@@ -8,6 +8,7 @@ import html
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,6 +68,13 @@ class Paragraph:
         """The paragraph as one text."""
         return self.between.join(self.sentences)
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Where each sentence begins and ends in the text, in characters."""
+        stops = accumulate(len(one) + len(self.between) for one in self.sentences)
+        return [(stop - len(one) - len(self.between), stop - len(self.between))
+                for one, stop in zip(self.sentences, stops, strict=True)]
+
 
 @dataclass(frozen=True)
 class Span:
@@ -81,6 +89,7 @@ class Span:
 class Question:
     """A question about paragraphs, its answer, and the sentences that support it (HotpotQA).
 
+    aliases: other right answers (TriviaQA).
     spans: the positions of the answer, in order; none for "yes" and "no", or if the text words it differently.
     supporting: (number of the paragraph, number of the sentence in it; None where only the paragraph is known).
     """
@@ -94,9 +103,11 @@ class Question:
     supporting: tuple[tuple[int, int | None], ...] = ()
     type: str = ""
     level: str = ""
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _text(self, "question", "answer")
+        _texts(self, "aliases")
         n = len(self.paragraphs)
         for span in self.spans:
             found = self.paragraphs[span.paragraph].text if 0 <= span.paragraph < n else ""
@@ -113,6 +124,11 @@ class Question:
                                              f"{len(self.paragraphs[paragraph].sentences)}")
 
     @property
+    def answers(self) -> tuple[str, ...]:
+        """All right answers."""
+        return self.answer, *self.aliases
+
+    @property
     def titles(self) -> tuple[str, ...]:
         """The titles of its paragraphs, decoded: some in the files contain HTML entities."""
         return tuple(html.unescape(one.title).strip() for one in self.paragraphs)
@@ -122,6 +138,22 @@ class Question:
         """All that is to be read in it: the question, and each paragraph below its title."""
         return (self.question, *(f"{title}\n{one.text}" for title, one in zip(self.titles, self.paragraphs,
                                                                               strict=True)))
+
+    @property
+    def supported_spans(self) -> tuple[Span, ...]:
+        """The spans in a supporting sentence; if there are none, those in its paragraph; else all."""
+        for facts in (self.supporting, [(paragraph, None) for paragraph, _ in self.supporting]):
+            found = tuple(span for span in self.spans if any(self._inside(span, *fact) for fact in facts))
+            if found:
+                return found
+        return self.spans
+
+    def _inside(self, span: Span, paragraph: int, sentence: int | None) -> bool:
+        """Whether a span lies in this sentence; None: anywhere in this paragraph."""
+        if span.paragraph != paragraph or sentence is None:
+            return span.paragraph == paragraph
+        start, stop = self.paragraphs[paragraph].places[sentence]
+        return start <= span.start and span.stop <= stop
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
         """The numbers that `Corpus.check` adds up."""

@@ -300,6 +300,11 @@ QUESTIONS = [
         splits={"train": Split("complete", "train-*-of-*.parquet", n_examples=43_738),
                 "validation": Split("complete", "validation-*-of-*.parquet", n_examples=5_129)}),
     Corpus(
+        "synthetic-far-hops", "MIT, written by this package", "embedded", read=rows.generated[examples.Question],
+        generator=synthetic_hops.FAR_HOPS,
+        splits={split: Split("questions whose two steps are far apart, of known best score", n_examples=n)
+                for split, n in synthetic_hops.SIZES.items()}),
+    Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
         read=rows.choices(question="query", candidates="candidates", answer="answer", paragraphs="supports"),

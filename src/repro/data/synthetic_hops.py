@@ -9,7 +9,7 @@ only guess, and a reader of both always knows the answer.
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from repro.data.examples import Paragraph, Question, Span
@@ -90,7 +90,7 @@ class SyntheticHops:
         known not to.
         """
         story = set(example.paragraphs[0].text.split()) & self._content
-        things = set(example.paragraphs[2].text.split()) & self._content
+        things = set(example.paragraphs[-1].text.split()) & self._content
         right = {thing for thing in things if self._topic(thing) == self._topic(next(iter(story)))}
         known = set()
         for text in [" ".join(one.text for one in example.paragraphs)] if windows is None else windows:
@@ -122,5 +122,35 @@ def _one(draw: random.Random, values: Sequence[str]) -> str:
     return values[int(draw.random() * len(values))]
 
 
+@dataclass(frozen=True)
+class FarHops(SyntheticHops):
+    """The same questions with more lists of who was there, so that the things are far from the story. Each paragraph
+    has a name as its title, which says nothing.
+
+    n_lists: of `n_names` names each, between the story and the things.
+    """
+
+    story_words: int = 48
+    n_names: int = 5
+    n_lists: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ranges(self, {"n_lists": (1, len(NAMES) - 2)}, "synthetic far hops")
+
+    def example(self, split: str, index: int) -> Question:
+        """Question `index` of `split`; its paragraphs are the story, the lists of names, and the things."""
+        near = super().example(split, index)
+        draw = random.Random(f"far hops {VERSION}/{self.seed}/{split}/{index}")
+        story, _, things = near.paragraphs
+        lists = [Paragraph("", (" ".join([*draw.sample(NAMES, self.n_names), "."]),)) for _ in range(self.n_lists)]
+        titles = draw.sample(NAMES, self.n_lists + 2)
+        parts, last = [story, *lists, things], self.n_lists + 1
+        paragraphs = tuple(replace(one, title=title) for title, one in zip(titles, parts, strict=True))
+        return replace(near, paragraphs=paragraphs, supporting=((0, 0), (last, 0)),
+                       spans=tuple(replace(one, paragraph=last) for one in near.spans))
+
+
 HOPS = SyntheticHops()  # the corpus `synthetic-hops`
+FAR_HOPS = FarHops()  # the corpus `synthetic-far-hops`
 SIZES = {"train": 3_000, "validation": 200}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from repro.errors import ReproError, is_series, short
+from repro.errors import ReproError, check_whole, is_series, short
 from repro.evaluation.answers import answer_scores, harmonic, normalise_answer, overlap
 from repro.evaluation.inputs import numbers
 
@@ -79,6 +79,28 @@ def two_paragraph_evidence(sentence_logits: "Sequence[float] | Tensor",
     kept = np.isin(where, where[best[:2]]) & (logits > 0)
     kept[best[:2]] = True
     return np.flatnonzero(kept).tolist()
+
+
+def kept_paragraphs(paragraph_logits: "Sequence[float] | Tensor", most: int = 5, above: float = -3.0) -> list[int]:
+    """The paragraphs that the first of two stages keeps for the second, in reading order.
+
+    Kept are the `most` highest logits, if they are above `above`, and always the best two: a question of HotpotQA has
+    its evidence in two paragraphs. Among equals the first wins. The defaults are those of appendix D.
+    paragraph_logits (P,). Raises ReproError for fewer than two paragraphs, NaN logits, and `most` below 2.
+
+    >>> kept_paragraphs([-4.0, 2.0, -2.9, 5.0])
+    [1, 2, 3]
+    """
+    given = paragraph_logits
+    logits = numbers(given.detach().cpu().double().numpy() if hasattr(given, "detach") else given, "paragraph_logits",
+                     finite=False)
+    check_whole(most, "most", 2, of="paragraphs")
+    if len(logits) < 2:
+        raise ReproError(f"there {'is one paragraph' if len(logits) else 'are no paragraphs'}; evidence comes from "
+                         "two, so give the logits of at least two.")
+    order = np.argsort(-logits, kind="stable")
+    n = min(most, max(2, int((logits > above).sum())))
+    return sorted(order[:n].tolist())
 
 
 def _shares(common: int, told: int, right: int) -> tuple[float, float]:

@@ -231,6 +231,7 @@ def execute(config: Any, context: Any, task: Task) -> Outcome:
             scores, documents[split] = task.score(rows[split], predictions)
             metrics |= {f"{split}_{name}": value for name, value in scores.items()}
             metrics[f"{split}_nats"] = sum(nats) / len(nats)
+            metrics |= {task.metric: scores[task.metric]} if split == task.split and task.metric in scores else {}
     most = model.reader.piece if model.reader.first_piece else config.max_positions
     lengths = [min(len(one), most) for one in examples[splits[-1]]]
     metrics |= task.known(config, rows) | {

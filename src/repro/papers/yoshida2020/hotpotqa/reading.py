@@ -75,7 +75,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
         context += texts[number].removeprefix("\n")
     below = {number: place + _below_title(question, number) for number, place in places.items()}
     spans = [(below[one.paragraph] + one.start, below[one.paragraph] + one.stop)
-             for one in _right(question) if one.paragraph in below]
+             for one in question.supported_spans if one.paragraph in below]
     kind = TYPES.index(question.answer) if question.answer in TYPES[1:] else 0
     if must_stand and not kind and not spans:
         raise ReproError(f"the answer '{question.answer}' of question {question.id} does not occur in its context; "
@@ -107,24 +107,6 @@ def _id(coder: Any, names: tuple[str, ...]) -> int:
 def _below_title(question: "Question", number: int) -> int:
     """Characters before a paragraph's own text: its title and a line end, if it has a title."""
     return len(question.titles[number]) + 1 if question.titles[number] else 0
-
-
-def _right(question: "Question") -> tuple:
-    """The right spans: those in a supporting sentence, else those in its paragraph, else all."""
-    def inside(span, paragraph: int, sentence: int | None) -> bool:
-        if span.paragraph != paragraph:
-            return False
-        if sentence is None:
-            return True
-        part = question.paragraphs[paragraph]
-        start = sum(len(one) + len(part.between) for one in part.sentences[:sentence])
-        return start <= span.start and span.stop <= start + len(part.sentences[sentence])
-
-    for facts in (question.supporting, [(paragraph, None) for paragraph, _ in question.supporting]):
-        found = tuple(span for span in question.spans if any(inside(span, *fact) for fact in facts))
-        if found:
-            return found
-    return question.spans
 
 
 def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":

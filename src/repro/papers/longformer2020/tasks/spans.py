@@ -1,0 +1,147 @@
+"""Answers cut from a text: where tokens come from, a head that finds starts and ends, and the best span in words."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from repro.errors import ReproError
+from repro.loss import any_span_loss
+from repro.papers.longformer2020.tasks.frame import Task, base_of, words_of
+from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+
+NOWHERE = -1  # the source of a token that no answer contains, such as a title or a marker
+
+
+@dataclass
+class Laid:
+    """A text laid out in tokens. Each token knows its source, by number, and its first character there and the one
+    after its last."""
+
+    words: Words
+    ids: list[int] = field(default_factory=list)
+    places: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def add(self, text: str, source: int = NOWHERE, start: int = 0) -> range:
+        """Append a text, which begins at character `start` of its source; returns the positions of its tokens."""
+        first = len(self.ids)
+        self.ids += self.words.encode(text)
+        self.places += [(source, start + a, start + b) for a, b in self.words.coder.offsets(text).tolist()]
+        return range(first, len(self.ids))
+
+    def mark(self, token: int) -> int:
+        """Append one special token; returns its position."""
+        self.ids.append(token)
+        self.places.append((NOWHERE, 0, 0))
+        return len(self.ids) - 1
+
+    def spans(self, found: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """The first and last token that hold each of these: a source, its first character, and the one after the last.
+
+        Raises ReproError if no token does.
+        """
+        source, first, last = np.array(self.places).reshape(-1, 3).T
+        spans = []
+        for number, start, stop in found:
+            inside = np.flatnonzero((source == number) & (last > start) & (first < stop))
+            if not len(inside):
+                raise ReproError(f"characters {start} to {stop - 1} of text {number} are in no token; give a span "
+                                 "inside the text.")
+            spans.append((int(inside[0]), int(inside[-1])))
+        return spans
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Where the right answers of a text are, and what each of its tokens stands for; positions count in the context.
+
+    spans: first and last token of each. places: as in `Laid`. sources: the texts by number. rest: what else a task
+    looks for.
+    """
+
+    spans: Sequence[tuple[int, int]]
+    places: Sequence[tuple[int, int, int]]
+    sources: Sequence[str]
+    rest: Any = None
+
+    def words(self, first: int, last: int) -> str:
+        """What tokens `first` to `last` say, as their source spells it."""
+        source, start, _ = self.places[first]
+        return self.sources[source][start:self.places[last][2]].strip()
+
+
+def set_apart(config: Any, rows: Iterable[Any]) -> dict[str, list]:
+    """Training questions in a shuffled order that is the same for every model and seed: those held out, which choose
+    the weights, and up to `n_train` others."""
+    rows = list(rows)
+    random.Random(0).shuffle(rows)
+    return {"train": rows[config.held_out:][:config.n_train], "validation": rows[:config.held_out]}
+
+
+def best_scores(config: Any, task: Task, rows: Sequence[Any]) -> dict[str, float]:
+    """For generated questions, the best possible score of a reader of the whole text, and of one that reads pieces as
+    long as the base's positions, in %."""
+    from repro.data import corpus
+
+    if not (made := corpus(config.corpus).generator):
+        return {}
+    words, alone = words_of(config, task), []
+    for row in rows:
+        one = task.example(row, words)
+        known = [k for k in one.context if k < words.coder.vocab_size]
+        room = base_of(config).n_positions - 1 - len(one.prefix)
+        pieces = [known[k:k + room] for k in range(0, len(known), room)]
+        alone.append(made.best_score(row, [words.coder.decode(piece) for piece in pieces]))
+    return {"best": 100 * sum(map(made.best_score, rows)) / len(rows), "best_short": 100 * sum(alone) / len(rows)}
+
+
+def span_targets(examples: Sequence[Example]) -> dict[str, Tensor]:
+    """`spans` (B, K, 2): the right spans that were not cut off, repeated to fill the row, or -1 without any; `text`
+    (B, C) bool: tokens that an answer may contain."""
+    kept = [[pair for pair in one.targets.spans if pair[1] < len(one.context)] or [(-1, -1)] for one in examples]
+    most = max(map(len, kept))
+    text = [torch.tensor([source != NOWHERE for source, _, _ in one.targets.places[:len(one.context)]])
+            for one in examples]
+    return {"spans": torch.tensor([pairs + pairs[:1] * (most - len(pairs)) for pairs in kept]),
+            "text": pad_sequence(text, batch_first=True)}
+
+
+class SpanHead(nn.Module):
+    """Logits of the start and the end of an answer, from the states of the context."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.ends = nn.Linear(width, 2)
+
+    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`start`, `end` (B, C), and `text` (B, C) bool: tokens read that an answer may contain."""
+        start, end = self.ends(read.context).unbind(-1)
+        return {"start": start, "end": end, "text": batch["text"] & read.in_context}
+
+    def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
+        """(B,) nats: `any_span_loss` of each example; 0 for one without a right span in what is read."""
+        known = batch["spans"][:, 0, 0] >= 0
+        nats = 0 * outputs["start"][:, 0].float()  # with gradients, also if no example has a right span
+        if known.any():
+            start, end, text = (outputs[name][known] for name in ("start", "end", "text"))
+            nats[known] = any_span_loss(start, end, batch["spans"][known], text, reduction="none")
+        return nats
+
+
+def best_answers(outputs: Mapping[str, Tensor], examples: Iterable[Example]) -> list[str]:
+    """The words of the best span of each example; an empty text where nothing of it was read."""
+    from repro.evaluation.answers import best_spans
+
+    found = []
+    for start, end, text, one in zip(*(outputs[name] for name in ("start", "end", "text")), examples, strict=True):
+        if not text.any():
+            found.append("")
+            continue
+        (_, first, last), = best_spans(start[None, None], end[None, None], text[None, None])
+        found.append(one.targets.words(first, last))
+    return found
