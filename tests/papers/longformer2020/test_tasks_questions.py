@@ -36,7 +36,7 @@ SAIL = Question("1", "what was red", (OVEN, MAST, BARN), "sail", (Span(1, 27, 31
 
 @pytest.fixture(scope="module")
 def words(home):
-    return Words(tokeniser("masked-bpe", 400, "synthetic-books"), HOTPOTQA.special)
+    return Words(tokeniser("masked-bpe", 300, "synthetic-books"), HOTPOTQA.special)
 
 
 def text_of(words, ids) -> str:
@@ -229,43 +229,43 @@ TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 
 
 @pytest.fixture(scope="module")
 def study(home):
-    """Both tasks on a few short texts: all three models of one, and the whole of the other."""
+    """Both tasks on a few short texts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry._BY_NAME, "tiny-hops", Corpus(
             "tiny-hops", "MIT", "embedded", {name: Split("", n_examples=n) for name, n in (
-                ("train", 40), ("validation", 16))}, readers.generated[Question],
+                ("train", 24), ("validation", 16))}, readers.generated[Question],
             generator=FarHops(story_words=12, n_names=2)))
         base, = frame.PRETRAINING.plan("smoke", {name: as_text(value) for name, value in TINY.items()})
         for module in (frame, tasks, spans):
             patch.setattr(module, "base_of", lambda config: base)
         plans = importlib.import_module("repro.study.experiment")
         patch.setattr(plans, "_plan", plans._plan.__wrapped__)
-        smoke = {"corpus": "tiny-hops", "n_train": 16, "held_out": 8, "batch_size": 4, "max_positions": 128,
+        smoke = {"corpus": "tiny-hops", "n_train": 8, "held_out": 4, "batch_size": 4, "max_positions": 128,
                  "precision": "bf16", "cut": 20}
         for task in (HOTPOTQA, TRIVIAQA):
             patch.setitem(task.scales, "smoke", task.scales["smoke"] | smoke)
-        plan = [config for config in EXPERIMENT.plan("smoke") if config.task == "hotpotqa" or (
-            config.task == "triviaqa" and config.model == "longformer")]
+        ways = ("hotpotqa", "short"), ("hotpotqa", "longformer-cut"), ("triviaqa", "longformer")
+        plan = [config for config in EXPERIMENT.plan("smoke") if (config.task, config.model) in ways]
         yield SimpleNamespace(plan=plan, folder=home / "results", found={
             (config.task, config.model): run(config, home / "results", progress=False) for config in plan})
 
 
 def test_what_a_record_of_two_stages_keeps(study):
-    for model in ("short", "longformer", "longformer-cut"):
+    for model in ("short", "longformer-cut"):
         record = study.found["hotpotqa", model]
         documents, metrics = record.documents["test"], record.metrics
         assert documents["id"] == [f"validation-{k}" for k in range(16)]
         for name in ("joint_f1", "answer_f1", "support_f1", "one_stage_joint_f1"):
             assert metrics[name] == pytest.approx(sum(documents[name]) / 16) and record.units[name] == "per cent"
         assert 2 <= metrics["paragraphs_kept"] <= 4 or model == "longformer-cut"
-        assert metrics["best"] == 100 and metrics["train_examples"] == 16
+        assert metrics["best"] == 100 and metrics["train_examples"] == 8
         assert {"train_loss", "stage_two_train_loss"} <= record.curves.keys()
 
 
 def test_what_a_record_of_answers_keeps(study):
     record = study.found["triviaqa", "longformer"]
     documents = record.documents["test"]
-    assert record.metrics["f1"] == record.metrics["test_f1"] == pytest.approx(sum(documents["f1"]) / len(documents["f1"]))
+    assert record.metrics["f1"] == pytest.approx(sum(documents["f1"]) / len(documents["f1"]))
     assert 0 < len(documents["id"]) < 16  # without those answered by yes or no
     assert record.metrics["best"] == 100 and record.metrics["best_short"] < 100
 
