@@ -228,8 +228,11 @@ def time() -> str:
 
 
 def missing() -> str:
-    """The planned chapters, such as "9 to 15 and 18 to 21"."""
-    return spans(set().union(*(paper.planned for paper in papers())) - chapters())
+    """A sentence on the planned chapters, such as those "9 to 15 and 18 to 21"; "" if all are written."""
+    planned = set().union(*(paper.planned for paper in papers())) - chapters()
+    plural = len(planned) > 1
+    return (f"Chapter{'s' * plural} {spans(planned)} {'are' if plural else 'is'} planned, so the sidebar skips "
+            f"{'their numbers' if plural else 'its number'}. ") * bool(planned)
 
 
 def chapters() -> set[int]:

@@ -198,6 +198,14 @@ def test_the_papers_sizes_are_those_that_they_print():
     assert all(float(size[1]) < 20 for size in ours)  # a published model is named, and is no size of ours
 
 
+@pytest.mark.parametrize(("written", "said"), [
+    (range(3, 19), "Chapters 19 to 21 are planned, so the sidebar skips their numbers. "), (range(3, 22), ""),
+    ({*range(3, 22)} - {20}, "Chapter 20 is planned, so the sidebar skips its number. ")])
+def test_planned_chapters_are_named_while_there_are_any(written, said, monkeypatch):
+    monkeypatch.setattr(landing, "chapters", lambda: {*written})
+    assert landing.missing() == said
+
+
 def test_hours_are_the_same_on_all_pages(page):
     from repro.pages import costs
 
