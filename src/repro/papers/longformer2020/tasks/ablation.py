@@ -91,7 +91,7 @@ class Config(RunConfig):
         return self.length
 
 
-SIZES = {"smoke": (1, 160), "pretrained": (2, 2_048), "paper": (5, 4_096)}  # passes, tokens read
+SIZES = {"smoke": (1, 160), "pretrained": (2, 1_280), "paper": (5, 4_096)}  # passes, tokens read
 
 
 def start_of(config: Any) -> RunConfig:
