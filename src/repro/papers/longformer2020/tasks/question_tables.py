@@ -104,7 +104,7 @@ TWO_STAGES = 4.2  # points of joint F1 that a second stage gains: appendix D, a 
 SHARED = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_7 = Artifact(
     id="longformer2020-table7-questions", **SHARED, source="Table 7 (a part: TriviaQA and HotpotQA)", build=questions,
-    title="Questions with an answer in the text, in %, with 95 % intervals over seeds and questions. Ours: a part of "
+    title="Questions with an answer in the text, in %, with 95% intervals over seeds and questions. Ours: a part of "
           "HotpotQA; for TriviaQA the same questions without their evidence")
 TABLE_8 = Artifact(
     id="longformer2020-table8", **SHARED, source="Table 8", build=table_8,
