@@ -7,6 +7,8 @@ import hashlib
 import json
 from importlib.resources import files
 
+from repro.data.examples import Coreference
+
 
 def digest(text: str) -> str:
     """sha256 (hex) of a text.
@@ -34,3 +36,14 @@ def excerpts() -> dict[str, dict[str, str]]:
     ['license', 'source', 'text']
     """
     return json.loads((files("repro.data") / "excerpts.json").read_text(encoding="utf-8"))
+
+
+def novel_page() -> Coreference:
+    """The beginning of *North and South* (Gaskell 1855) with its mentions as LitBank annotates them (CC BY 4.0).
+
+    >>> novel_page().clusters[0][0]
+    (22, 23)
+    """
+    found = json.loads((files("repro.data") / "novel_page.json").read_text(encoding="utf-8"))
+    return Coreference(found["id"], *(tuple(tuple(map(tuple, one)) if name == "clusters" else tuple(one) for one in
+                                            found[name]) for name in ("sentences", "clusters")))
