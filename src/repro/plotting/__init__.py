@@ -38,8 +38,9 @@ from repro.plotting.words import ColouredText, Page, Word, draw_changes, draw_wo
 
 __all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Planner", "Playground", "Word",
            "as_svg", "canvas", "draw_bars", "draw_changes", "draw_clusters", "draw_connectivity",
-           "draw_cost_and_quality", "draw_cost_front", "draw_curves", "draw_effects", "draw_gains", "draw_growth", "draw_images",
-           "draw_inputs", "draw_insertion", "draw_layer_weights", "draw_memories", "draw_memory", "draw_memory_compressed",
-           "draw_own_and_other", "draw_patterns", "draw_pixels", "draw_prompts", "draw_quality_and_cost", "draw_query",
-           "draw_reach", "draw_reading", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
-           "draw_table_curves", "draw_weights", "draw_windows", "draw_words", "house"]
+           "draw_cost_and_quality", "draw_cost_front", "draw_curves", "draw_effects", "draw_gains", "draw_growth",
+           "draw_images", "draw_inputs", "draw_insertion", "draw_layer_weights", "draw_memories", "draw_memory",
+           "draw_memory_compressed", "draw_own_and_other", "draw_patterns", "draw_pixels", "draw_prompts",
+           "draw_quality_and_cost", "draw_query", "draw_reach", "draw_reading", "draw_receptive_fields",
+           "draw_recurrence", "draw_scales", "draw_spectrograms", "draw_table_curves", "draw_weights", "draw_windows",
+           "draw_words", "house"]
