@@ -92,4 +92,4 @@ def _drawn(draw: random.Random, part: str, topic: int) -> str:
 
 
 COREFERENCE = SyntheticCoreference()  # the corpus `synthetic-coreference`
-SIZES = {"train": 400, "validation": 50, "test": 200}
+SIZES = {"train": 240, "validation": 50, "test": 200}
