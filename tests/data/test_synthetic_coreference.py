@@ -8,7 +8,7 @@ from repro.data.synthetic_coreference import COREFERENCE, PEOPLE, SyntheticCoref
 from repro.errors import ReproError
 
 
-def test_the_topic_of_the_story_decides_who_tells_it():
+def test_the_topic_of_the_story_decides_who_wrote_it():
     seen = set()
     for row in corpus("synthetic-coreference").examples("test"):
         words = row.tokens

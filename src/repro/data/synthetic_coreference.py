@@ -1,6 +1,6 @@
 """Stories with one reference to resolve, whose best possible score with and without the story is known.
 
-A story of one of four topics is followed by four people, always the same but in any order, and by "I", who tells it.
+A story of one of four topics is followed by four people, always the same but in any order, and by "I", its writer.
 That is the person whose topic it is; nothing else says who. So a reader of the whole text can always link "I" to the
 right person, and a reader of the people alone can only guess.
 """
@@ -17,7 +17,7 @@ from repro.errors import check_ranges
 VERSION = 1  # raise it when the texts of a given seed change
 PEOPLE = ("Robin", "Alex", "Sam", "Kim")  # by the number of their topic
 BETWEEN = "nobody there had heard it before .".split()
-CAME, TELLER, LEFT = ("came", "."), "I", ("left", ".")
+CAME, WRITER, LEFT = ("came", "."), "I", ("left", ".")
 TEMPLATES = tuple(template.split() for template in ("the ADJ NOUN VERB the NOUN .", "near the NOUN VERB the NOUN .",
                                                     "then the NOUN VERB the ADJ NOUN ."))
 
@@ -52,20 +52,20 @@ class SyntheticCoreference:
         for person in order:
             mentions[person] = self._next(sentences)
             sentences.append((PEOPLE[person], *CAME))
-        teller = self._next(sentences)
-        sentences.append((TELLER, *LEFT))
-        clusters = [(mentions[person], teller) if person == topic else (mentions[person],) for person in order]
+        writer = self._next(sentences)
+        sentences.append((WRITER, *LEFT))
+        clusters = [(mentions[person], writer) if person == topic else (mentions[person],) for person in order]
         return Coreference(f"{split}-{index}", tuple(sentences), tuple(clusters))
 
     def people(self, example: Coreference) -> list[tuple[int, int]]:
         """The mention (start, stop) of each of `PEOPLE` in a text, then that of "I"."""
-        places = [example.tokens.index(name) for name in (*PEOPLE, TELLER)]
+        places = [example.tokens.index(name) for name in (*PEOPLE, WRITER)]
         return [(place, place + 1) for place in places]
 
     def lexicon(self) -> list[str]:
         """Every word of a text, each once."""
         content = [word for topic in TOPICS[:len(PEOPLE)] for words in topic for word in words]
-        plain = [word for words in (*TEMPLATES, BETWEEN, CAME, (TELLER,), LEFT, PEOPLE) for word in words]
+        plain = [word for words in (*TEMPLATES, BETWEEN, CAME, (WRITER,), LEFT, PEOPLE) for word in words]
         return [*dict.fromkeys([*content, *(word for word in plain if word not in ("ADJ", "NOUN", "VERB"))])]
 
     def fingerprint(self) -> str:
