@@ -24,7 +24,7 @@ TITLES = NO_NAME | set("Mr Dr St Jr Captain Doctor Illustration Fig Chap Page Pl
 
 @dataclass(frozen=True)
 class Share:
-    """What a split takes of each book: up to `most` questions on its first `characters`."""
+    """The part of each book that a split takes: up to `most` questions on its first `characters`."""
 
     most: int
     characters: int

@@ -21,7 +21,7 @@ PAPER = "longformer2020"
 
 
 class Way(NamedTuple):
-    """What a configuration starts from, and how it reads.
+    """The start of a configuration, and how it reads.
 
     start: "base", "continued" (with more masked-token training) or "positions" (which trained the new ones alone).
     """

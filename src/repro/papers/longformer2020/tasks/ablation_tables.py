@@ -24,7 +24,7 @@ BASELINES = {"chance": "a guess", "most_frequent": "the most frequent name", "la
 
 
 def table_10(context: ArtifactContext) -> "pandas.DataFrame":
-    """Accuracy in %, printed and ours, and the difference from Longformer; ours with 95 % intervals."""
+    """Accuracy in %, printed and ours, and the difference from Longformer; ours with 95% intervals."""
     import pandas
 
     rows = [["the paper", NAMES[name], f"{int(row['sequence_length_tokens']):,}", row["epochs"],
@@ -92,7 +92,7 @@ def largest(records: list[Record]) -> Measured:
 
 
 def printed_change(name: str, other: str = "longformer") -> float:
-    """What the paper prints for one configuration minus another, in percentage points."""
+    """The paper's number for one configuration minus another, in percentage points."""
     return float(PRINTED[name]["accuracy_percent"]) - float(PRINTED[other]["accuracy_percent"])
 
 

@@ -23,7 +23,7 @@ SPECIAL = "[CLS]", "[PAD]", "[SEP]", "[UNK]"  # BERT's tokens, in the order of R
 
 
 class Config(RunConfig):
-    """What is trained, how long, and on what."""
+    """The weights that are trained, for how long, and on which text."""
 
     stage: Literal["head", "all", "positions"]
     window: int = Field(256, ge=2)  # keys on both sides of a token together

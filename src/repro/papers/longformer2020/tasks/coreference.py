@@ -83,8 +83,8 @@ class Clusters(Task):
 
     def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Words and mentions that were read, padded with zeros: `words` (B, W, 2) as tokens start:stop, `sentences`
-        (B, W), and `mentions` (B, M, 3) as words start:stop with a cluster's number; where there are speakers,
-        `speakers` (B, W) and `genre` (B,)."""
+        (B, W), and `mentions` (B, M, 3) as words start:stop with a cluster's number. Where there
+        are speakers, also `speakers` (B, W) and `genre` (B,)."""
         found: dict[str, list[Tensor]] = {}
         for one in examples:
             words = [place for place in one.targets if place[1] <= len(one.context)]
@@ -105,7 +105,7 @@ class Clusters(Task):
         return [Resolved(one.clusters, one.singletons) for one in outputs]
 
     def score(self, rows: Sequence[Any], predictions: Sequence[Resolved]) -> tuple[dict[str, float], dict[str, list]]:
-        """The average F1 without and with singletons, in per cent; `documents` has the counts behind the first."""
+        """The average F1 without and with singletons, in %; `documents` has the counts behind the first."""
         from repro.evaluation import coreference_scores
 
         found = [one.clusters for one in predictions]

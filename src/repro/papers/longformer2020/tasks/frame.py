@@ -1,4 +1,4 @@
-"""What all tasks share: the declaration of a task, the model, its training, reading with it, and the record."""
+"""The parts that all tasks share: declaration of a task, model, training, reading with it, and the record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Task(ABC):
     scales: the settings of each scale. printed: its row in Table 7, and metric: what that row shows. unit: of its
     intervals, as in a claim. split: whose scores count. special: tokens that it adds. first_piece: whether the short
     model needs only the first piece of a text. piece: tokens of its pieces; None: as many as it has positions.
-    cost: the time of training, in that of the encoder. units: of its metrics, in per cent where none is given.
+    cost: the time of training, in that of the encoder. units: of its metrics, in % where none is given.
     """
 
     name: str

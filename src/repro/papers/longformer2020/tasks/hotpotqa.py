@@ -43,7 +43,7 @@ class Marks(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a reader says of a question: its answer, the facts as (paragraph, sentence), and logits of paragraphs."""
+    """A reader's response to a question: the answer, the facts as (paragraph, sentence), and logits of paragraphs."""
 
     answer: str
     facts: list[tuple[int, int]]

@@ -58,7 +58,7 @@ class Laid:
 
 @dataclass(frozen=True)
 class Answers:
-    """Where the right answers of a text are, and what each of its tokens stands for; positions count in the context.
+    """Where the right answers of a text are, and the source of each of its tokens; positions count in the context.
 
     spans: first and last token of each. places: as in `Laid`. sources: the texts by number. rest: what else a task
     looks for.
@@ -70,7 +70,7 @@ class Answers:
     rest: Any = None
 
     def words(self, first: int, last: int) -> str:
-        """What tokens `first` to `last` say, as their source spells it."""
+        """The text of tokens `first` to `last`, as their source spells it."""
         source, start, _ = self.places[first]
         return self.sources[source][start:self.places[last][2]].strip()
 

@@ -19,7 +19,7 @@ PRINTED = {row["dataset"]: row for row in printed_rows("longformer2020_table7_fi
 
 
 def table_7(context: ArtifactContext) -> "pandas.DataFrame":
-    """Scores in %, printed and ours, with the gain of Longformer over the short model; ours with 95 % intervals."""
+    """Scores in %, printed and ours, with the gain of Longformer over the short model; ours with 95% intervals."""
     import pandas
 
     rows = []
@@ -94,7 +94,7 @@ def gain_claim(task: "Task", sentence: str, short: str, chapter_table: str, seed
 TABLE_7 = Artifact(
     id="longformer2020-table7", paper=PAPER, chapter="20_classification_and_coreference", source="Table 7",
     experiment=EXPERIMENT.name, build=table_7,
-    title="A short encoder that reads in pieces and the same encoder as a Longformer, in %, with 95 % intervals over "
+    title="A short encoder that reads in pieces and the same encoder as a Longformer, in %, with 95% intervals over "
           "seeds and units (ours: MiniLM at pretrained, parts of the corpora, so only gains compare)")
 register(TABLE_7)
 register(

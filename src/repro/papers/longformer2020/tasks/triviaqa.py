@@ -25,7 +25,7 @@ from repro.papers.longformer2020.tasks.spans import (
 
 
 def matches(document: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Where an answer stands in the document as words of its own, in any case: (start, stop) in characters, in order.
+    """Where an answer occurs in the document as words of its own, in any case: (start, stop) in characters, in order.
 
     >>> matches("Paris, the city; not Parisian. PARIS", ["paris", "city"])
     [(0, 5), (11, 15), (31, 36)]

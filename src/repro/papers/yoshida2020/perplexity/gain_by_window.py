@@ -90,7 +90,8 @@ def _baseline(config: RunConfig, plan: list[RunConfig]) -> RunConfig | None:
 
 
 def _conditions(config: RunConfig) -> tuple:
-    """What a recurrent model and its baseline share. In Gemma's experiment they are trained on one of two devices."""
+    """The settings that a recurrent model and its baseline share. In Gemma's experiment both are trained on the same of
+    two devices."""
     device = config.experiment == gemma.EVALUATION.name and gemma.on_cpu(config)
     return config.corpus, config.window, device
 
