@@ -318,3 +318,20 @@ def model_settings(model: nn.Module) -> dict:
     config = getattr(model, "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "architectures")}
+
+
+class HeadLoss(nn.Module):
+    """The mean loss of a batch, in nats per example, by the head of a `TaskReader`."""
+
+    def __init__(self, model: nn.Module, task: str):
+        super().__init__()
+        self.model, self.task = model, task
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.model.head.losses(self.model(batch), batch).mean()
+
+    def settings(self) -> dict:
+        """The task, how texts are read, and the encoder's settings."""
+        reader = self.model.reader
+        return {"task": self.task, "piece": reader.piece, "first_piece": reader.first_piece,
+                "model": model_settings(self.model)}

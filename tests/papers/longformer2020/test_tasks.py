@@ -7,7 +7,8 @@ from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 from repro.attention import Full
 from repro.errors import ReproError
 from repro.models import longformer_from
-from repro.papers.longformer2020.tasks.reader import Example, Reader, Words, padded, reader_from
+from repro.models.long_reader import Reader, padded, reader_from
+from repro.papers.longformer2020.tasks.reader import Example, Words
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 24}

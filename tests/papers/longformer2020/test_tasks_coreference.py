@@ -11,11 +11,12 @@ from repro.data import corpus
 from repro.data.examples import Coreference as Row
 from repro.errors import ReproError
 from repro.evaluation import coreference_scores
+from repro.models.long_reader import TaskReader, reader_from
 from repro.papers.longformer2020.tasks.coreference import COREFERENCE as TASK
 from repro.papers.longformer2020.tasks.coreference import Resolved, average_f1_by_document
-from repro.papers.longformer2020.tasks.frame import Objective, TaskModel, collate
-from repro.papers.longformer2020.tasks.reader import reader_from
+from repro.papers.longformer2020.tasks.frame import collate
 from repro.study import experiment
+from repro.training import HeadLoss
 
 SMALL = SimpleNamespace(corpus="litbank", max_words=3, kept=1.0, head_hidden=8, head_dropout=0.0)
 ROW = Row("x", (("Ann", "loves", "long-haired", "cats"), ("She", "has", "3")), (((0, 1), (4, 5)), ((2, 4),), ((6, 7),)))
@@ -54,7 +55,7 @@ def model(request):
     base = BertModel(BertConfig(vocab_size=40, hidden_size=12, num_hidden_layers=1, num_attention_heads=2,
                                 intermediate_size=12, max_position_embeddings=16))
     reader = reader_from(base, Letters(), request.param, 64, 8, piece=12)
-    return TaskModel(reader, TASK.head(SMALL, 12)).eval()
+    return TaskReader(reader, TASK.head(SMALL, 12)).eval()
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -62,7 +63,7 @@ def test_a_batch_gives_what_each_document_gives_alone(model, bf16):
     examples = [TASK.example(ROW, Letters()), TASK.example(ROW, Letters()).cut(20)]
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         together = model.head.losses(model(batch := collate(TASK, examples)), batch)
-        alone = [Objective(model, "x")(collate(TASK, [one])) for one in examples]
+        alone = [HeadLoss(model, "x")(collate(TASK, [one])) for one in examples]
         found = TASK.predictions(model(batch), examples)
     assert together.tolist() == pytest.approx([one.item() for one in alone], abs=3e-2 if bf16 else 1e-5)
     assert all(stop <= 3 for start, stop in found[1].singletons) and len(found) == 2

@@ -16,12 +16,14 @@ from repro.data.synthetic_hops import FarHops
 from repro.errors import ReproError
 from repro.evaluation import hotpotqa_scores
 from repro.models import longformer_from
+from repro.models.long_reader import Read, Reader, padded
+from repro.models.task_heads import EvidenceHeads, SpanHead
 from repro.papers.longformer2020.tasks import experiment as tasks
 from repro.papers.longformer2020.tasks import frame, spans
-from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA, Heads, evidence, kept_of, only
+from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA, evidence, kept_of, only
 from repro.papers.longformer2020.tasks.hotpotqa import Reply as Told
-from repro.papers.longformer2020.tasks.reader import Read, Reader, Words, padded
-from repro.papers.longformer2020.tasks.spans import Laid, SpanHead, best_answers, span_targets
+from repro.papers.longformer2020.tasks.reader import Words
+from repro.papers.longformer2020.tasks.spans import Laid, best_answers, span_targets
 from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA, matches
 from repro.study import experiment, run
 from repro.study.settings import as_text
@@ -164,7 +166,7 @@ def test_the_four_losses_of_hotpotqa(words):
     yes = Question("2", "was it", SAIL.paragraphs, "yes", (), ((0, 0), (1, None)))
     examples = [HOTPOTQA.example(row, words) for row in (SAIL, yes)]
     batch = padded(examples) | HOTPOTQA.targets(examples)
-    heads = Heads(6).double()
+    heads = EvidenceHeads(6).double()
     states = torch.randn(2, batch["context"].shape[1], 6, dtype=torch.float64, requires_grad=True)
     found = heads.losses(heads(read_of(states), batch), batch)
     for k, one in enumerate(examples):
@@ -203,7 +205,7 @@ def test_answers_across_a_seam_of_pieces(words):
         vocab_size=words.coder.vocab_size + 5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=8, max_position_embeddings=26)).eval()
     one = HOTPOTQA.example(SAIL, words)
-    batch, heads, room = padded([one]) | HOTPOTQA.targets([one]), Heads(8).eval(), 24 - 1 - len(one.prefix)
+    batch, heads, room = padded([one]) | HOTPOTQA.targets([one]), EvidenceHeads(8).eval(), 24 - 1 - len(one.prefix)
     seam = (one.targets.spans[0][0] // room + 1) * room
     with torch.no_grad():
         found = heads(Reader(longformer_from(base, 24, Full()).eval(), words.sep, 24)(batch), batch)

@@ -10,10 +10,12 @@ from repro.data.clozes import BLANK
 from repro.data.examples import MultipleChoice
 from repro.errors import ReproError
 from repro.models import longformer_from
+from repro.models.long_reader import Reader, TaskReader
+from repro.models.task_heads import CandidateHead
 from repro.papers.longformer2020.tasks import ablation, continued
-from repro.papers.longformer2020.tasks.frame import TaskModel, collate
-from repro.papers.longformer2020.tasks.reader import Reader, Words
-from repro.papers.longformer2020.tasks.wikihop import SPECIAL, CandidateHead, Candidates
+from repro.papers.longformer2020.tasks.frame import collate
+from repro.papers.longformer2020.tasks.reader import Words
+from repro.papers.longformer2020.tasks.wikihop import SPECIAL, Candidates
 
 KNOWN = "[PAD] [CLS] [SEP] [MASK] who ran home ann ben cid . then and saw".split()
 PIECE, WIDTH = 24, 16
@@ -65,7 +67,7 @@ def test_logits_are_averages_over_the_pieces_of_a_plain_encoder(encoder):
     few = MultipleChoice("2", "who ran", ("ann", "ben"), 0, ("cid saw ben . " * 3,))
     examples = [task.example(row, WORDS) for row in (ROW, few)]
     torch.manual_seed(1)
-    model = TaskModel(Reader(longformer_from(encoder, PIECE, Full()), WORDS.sep, PIECE), CandidateHead(WIDTH))
+    model = TaskReader(Reader(longformer_from(encoder, PIECE, Full()), WORDS.sep, PIECE), CandidateHead(WIDTH))
     batch = collate(task, examples)
     with torch.no_grad():
         logits = model(batch)
@@ -88,7 +90,7 @@ def test_logits_are_averages_over_the_pieces_of_a_plain_encoder(encoder):
 def test_gradients_are_finite_where_a_question_has_fewer_candidates(encoder, precision):
     task = Candidates("wikihop", {})
     few = MultipleChoice("2", "who ran", ("ann", "ben"), 0, ("cid saw ben .",))
-    model = TaskModel(Reader(longformer_from(encoder, 64, 4), WORDS.sep), CandidateHead(WIDTH))
+    model = TaskReader(Reader(longformer_from(encoder, 64, 4), WORDS.sep), CandidateHead(WIDTH))
     batch = collate(task, [task.example(row, WORDS) for row in (ROW, few)])
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         loss = model.head.losses(model(batch), batch).mean()

@@ -3,12 +3,16 @@
 from repro.papers.longformer2020.charlm_phases import updates
 from repro.papers.longformer2020.charlm_settings import counted_weights, one_run, schedule
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
+from repro.papers.longformer2020.tasks.classification import IMDB, fold
+from repro.papers.longformer2020.tasks.frame import collate
+from repro.papers.longformer2020.tasks.reader import Example, Words
+from repro.papers.longformer2020.tasks.wikihop import Candidates
 from repro.study.paper import Finding, Paper
 from repro.study.published import printed_rows
 from repro.study.registry import register
 
-__all__ = ["by_position", "counted_weights", "hidden", "losses", "one_run", "read", "schedule",
-           "updates"]
+__all__ = ["IMDB", "Candidates", "Example", "Words", "by_position", "collate", "counted_weights", "fold", "hidden",
+           "losses", "one_run", "read", "schedule", "updates"]
 
 register(Paper(
     id="longformer2020", name="Longformer", cite="beltagy2020longformer",

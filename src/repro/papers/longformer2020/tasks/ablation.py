@@ -5,17 +5,20 @@ seeds. `full-attention` is the Longformer read like RoBERTa: with full attention
 base has positions. WikiHop itself is used at `paper` only; at `pretrained` the questions are on names of books.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.pretraining import PROCESS
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.tasks import continued
-from repro.papers.longformer2020.tasks.frame import PRETRAINING, TaskModel, base_of
+from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.wikihop import Candidates
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+if TYPE_CHECKING:
+    from repro.models.long_reader import TaskReader
 
 PAPER = "longformer2020"
 
@@ -109,7 +112,7 @@ def start_of(config: Any) -> RunConfig:
 class Ablation(Candidates):
     """The task, with the model of a configuration."""
 
-    def model(self, config: Any, context: Any, words: Words) -> TaskModel:
+    def model(self, config: Any, context: Any, words: Words) -> "TaskReader":
         return new_model(config, context, self, words)
 
 
@@ -119,13 +122,13 @@ def task_of(config: Any) -> Ablation:
     return Ablation("wikihop", {}, state=config.candidate_state, global_tokens=way.global_tokens)
 
 
-def new_model(config: Any, context: Any, task: Candidates, words: Words) -> TaskModel:
+def new_model(config: Any, context: Any, task: Candidates, words: Words) -> "TaskReader":
     """The model of a configuration. The seed draws the head, and the embeddings of the added tokens."""
     import torch
 
     from repro.attention import Full
     from repro.models import Longformer, longformer_from
-    from repro.papers.longformer2020.tasks.reader import Reader, load_encoder
+    from repro.models.long_reader import Reader, TaskReader, load_encoder
 
     way, base = WAYS[config.configuration], base_of(config)
     folder = context.need(start_of(config))[1] / "model"
@@ -144,7 +147,7 @@ def new_model(config: Any, context: Any, task: Candidates, words: Words) -> Task
         if not way.projections:
             share_projections(attention)
     piece = base.n_positions if way.pieces else None
-    return TaskModel(Reader(encoder, words.sep, piece), task.head(config, encoder.config.hidden_size))
+    return TaskReader(Reader(encoder, words.sep, piece), task.head(config, encoder.config.hidden_size))
 
 
 def share_projections(attention) -> None:

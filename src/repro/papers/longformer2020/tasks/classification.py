@@ -1,35 +1,19 @@
 """Classification by the first token: reviews of films, partisan news, and generated documents (section 6.3)."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from repro.evaluation.bootstrap import linearised
-from repro.loss import cross_entropy
 from repro.papers.longformer2020.tasks.frame import Task
-from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+from repro.papers.longformer2020.tasks.reader import Example, Words
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 FOLDS = 5  # of Hyperpartisan
-
-
-class LabelHead(nn.Module):
-    """Logits (B, labels) from the state of the first token."""
-
-    def __init__(self, width: int, n_labels: int):
-        super().__init__()
-        self.dense, self.output = nn.Linear(width, width), nn.Linear(width, n_labels)
-
-    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.output(self.dense(read.first).tanh())
-
-    def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """Nats of the right label (B,)."""
-        return cross_entropy(logits, batch["labels"], "none")
 
 
 @dataclass(frozen=True)
@@ -61,13 +45,17 @@ class Classification(Task):
     def example(self, row: Any, words: Words) -> Example:
         return Example(row, [words.cls], words.encode(row.text), global_prefix=[0], targets=row.label)
 
-    def head(self, config: Any, width: int) -> nn.Module:
+    def head(self, config: Any, width: int) -> "nn.Module":
+        from repro.models.task_heads import LabelHead
+
         return LabelHead(width, 2)
 
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
+        import torch
+
         return {"labels": torch.tensor([one.targets for one in examples])}
 
-    def predictions(self, outputs: Tensor, examples: Sequence[Example]) -> list[int]:
+    def predictions(self, outputs: "Tensor", examples: Sequence[Example]) -> list[int]:
         return outputs.argmax(-1).tolist()
 
     def score(self, rows: Sequence[Any], predictions: Sequence[int]) -> tuple[dict[str, float], dict[str, list]]:
@@ -79,6 +67,8 @@ class Classification(Task):
 
     def values(self, records: Sequence[Any]) -> np.ndarray:
         """(seeds, documents) in %, whose mean is the accuracy, or the F1 of the documents of all seeds together."""
+        from repro.evaluation.bootstrap import linearised
+
         label, predicted = (np.array([record.documents[self.split][name] for record in records])
                             for name in ("label", "prediction"))
         if self.metric == "accuracy":

@@ -52,7 +52,7 @@ def execute(config, context) -> Outcome:
     from repro.attention import Full
     from repro.data import tokens
     from repro.models import Longformer, longformer_from, save_model
-    from repro.papers.longformer2020.tasks.reader import load_encoder
+    from repro.models.long_reader import load_encoder
     from repro.training import MaskedLM, TrainConfig, train
 
     base, coder = base_of(config), tokeniser_of(base_of(config))

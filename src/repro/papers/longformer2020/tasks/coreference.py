@@ -3,18 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
-from repro.evaluation.bootstrap import linearised
-from repro.models import Coreference
-from repro.models.coreference import CoreferenceOutput
 from repro.papers.longformer2020.tasks.frame import Task
-from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+from repro.papers.longformer2020.tasks.reader import Example, Words
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from repro.models.coreference import CoreferenceOutput
 
 SCORES = ("muc", "b_cubed", "ceaf_e")
 
@@ -24,32 +23,6 @@ class Resolved(NamedTuple):
 
     clusters: list
     singletons: list
-
-
-class ClusterHead(nn.Module):
-    """`Coreference` for each document of a batch; states of tokens outside words are not read."""
-
-    def __init__(self, model: Coreference):
-        super().__init__()
-        self.model = model
-
-    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> list[CoreferenceOutput]:
-        """The output for each document."""
-        found = []
-        for k, states in enumerate(read.context):
-            words = batch["words"][k][batch["words"][k, :, 1] > 0]
-            gold: dict[int, list] = {}
-            for start, stop, cluster in batch["mentions"][k].tolist():
-                if stop:
-                    gold.setdefault(cluster, []).append((start, stop))
-            parts = {name: batch[name][k, :len(words)] for name in ("sentences", "speakers") if name in batch}
-            genre = int(batch["genre"][k]) if "genre" in batch else None
-            found.append(self.model(states, words, clusters=list(gold.values()), genre=genre, **parts))
-        return found
-
-    def losses(self, outputs: list[CoreferenceOutput], batch: Mapping[str, Tensor]) -> Tensor:
-        """Nats per kept span (B,)."""
-        return torch.stack([one.loss for one in outputs])
 
 
 @dataclass(frozen=True)
@@ -74,17 +47,22 @@ class Clusters(Task):
             ids += pieces
         return Example(row, [words.cls], ids, targets=places)
 
-    def head(self, config: Any, width: int) -> nn.Module:
+    def head(self, config: Any, width: int) -> "nn.Module":
         from repro.data import corpus
+        from repro.models import Coreference
+        from repro.models.task_heads import ClusterHead
 
         genres = len(corpus(config.corpus).labels)  # OntoNotes' genres, whose words have speakers
         return ClusterHead(Coreference(width, config.max_words, config.kept, hidden=config.head_hidden,
                                        dropout=config.head_dropout, genres=genres, speakers=genres > 0))
 
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
         """Words and mentions that were read, padded with zeros: `words` (B, W, 2) as tokens start:stop, `sentences`
         (B, W), and `mentions` (B, M, 3) as words start:stop with a cluster's number. Where there
         are speakers, also `speakers` (B, W) and `genre` (B,)."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
         found: dict[str, list[Tensor]] = {}
         for one in examples:
             words = [place for place in one.targets if place[1] <= len(one.context)]
@@ -101,7 +79,7 @@ class Clusters(Task):
         return {name: torch.stack(values) if values[0].ndim == 0 else pad_sequence(values, batch_first=True)
                 for name, values in found.items()}
 
-    def predictions(self, outputs: list[CoreferenceOutput], examples: Sequence[Example]) -> list[Resolved]:
+    def predictions(self, outputs: "list[CoreferenceOutput]", examples: Sequence[Example]) -> list[Resolved]:
         return [Resolved(one.clusters, one.singletons) for one in outputs]
 
     def score(self, rows: Sequence[Any], predictions: Sequence[Resolved]) -> tuple[dict[str, float], dict[str, list]]:
@@ -144,6 +122,8 @@ def average_f1_by_document(counts: Mapping[str, Sequence[Sequence[float]]]) -> n
 
     counts: by score, for each document what was found, of how much, what was right, of how much.
     """
+    from repro.evaluation.bootstrap import linearised
+
     each = []
     for name in SCORES:
         found, wanted, right, predicted = np.array(counts[name], dtype=float).T

@@ -6,16 +6,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import tokeniser_of
-from repro.papers.longformer2020.tasks.reader import Example, Reader, Words, load_encoder, padded, reader_from
+from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.study import Outcome, RunConfig
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor, nn
+
+    from repro.models.long_reader import TaskReader
 
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 SPLITS = "validation", "test"
@@ -52,12 +52,12 @@ class Task(ABC):
         """A row in tokens. Its targets may lie beyond a context that is cut afterward."""
 
     @abstractmethod
-    def head(self, config: Any, width: int) -> nn.Module:
+    def head(self, config: Any, width: int) -> "nn.Module":
         """A module with `forward(read: Read, batch)`, which returns its outputs in any form, and `losses(outputs,
         batch)`, which returns nats (B,). `batch` holds the tensors of `padded` and of `targets`."""
 
     @abstractmethod
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
         """The targets of a batch: tensors whose first dimension is the number of examples."""
 
     @abstractmethod
@@ -78,50 +78,13 @@ class Task(ABC):
 
         return np.array([record.documents[self.split][self.metric] for record in records], float)
 
-    def model(self, config: Any, context: Any, words: Words) -> "TaskModel":
+    def model(self, config: Any, context: Any, words: Words) -> "TaskReader":
         """The model to train. The seed draws its head, and the embeddings of added tokens."""
         return new_model(config, context, self, words)
 
     def execute(self, config: Any, context: Any) -> Outcome:
         """A run: one model trained and scored."""
         return execute(config, context, self)
-
-
-class TaskModel(nn.Module):
-    """A reader with a head. Batches are those of `collate`.
-
-    `module_learning_rate` of a training applies to the head.
-    """
-
-    def __init__(self, reader: Reader, head: nn.Module):
-        super().__init__()
-        self.reader, self.head, self.config = reader, head, reader.config
-
-    def forward(self, batch: Mapping[str, Tensor]) -> Any:
-        return self.head(self.reader(batch), batch)
-
-    def added_parameters(self) -> Iterable[nn.Parameter]:
-        """The weights of the head."""
-        return self.head.parameters()
-
-
-class Objective(nn.Module):
-    """The mean loss of a batch, in nats per example."""
-
-    def __init__(self, model: TaskModel, task: str):
-        super().__init__()
-        self.model, self.task = model, task
-
-    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.model.head.losses(self.model(batch), batch).mean()
-
-    def settings(self) -> dict:
-        """The task, how texts are read, and the encoder's settings."""
-        from repro.training import model_settings
-
-        reader = self.model.reader
-        return {"task": self.task, "piece": reader.piece, "first_piece": reader.first_piece,
-                "model": model_settings(self.model)}
 
 
 def base_of(config: Any) -> RunConfig:
@@ -134,12 +97,16 @@ def words_of(config: Any, task: Task) -> Words:
     return Words(tokeniser_of(base_of(config)), task.special)
 
 
-def new_model(config: Any, context: Any, task: Task, words: Words) -> TaskModel:
+def new_model(config: Any, context: Any, task: Task, words: Words) -> "TaskReader":
     """The pretrained encoder with the task's head. The seed draws the head, and the embeddings of added tokens."""
+    import torch
+
+    from repro.models.long_reader import TaskReader, load_encoder, reader_from
+
     torch.manual_seed(config.seed)
     base = load_encoder(context.need(base_of(config))[1] / "model")
     head = task.head(config, base.config.hidden_size)
-    return TaskModel(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece,
+    return TaskReader(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece,
                                   task.piece),
                      head)
 
@@ -152,20 +119,26 @@ def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[
     return [one.cut(config.cut) for one in found] if config.model == "longformer-cut" else found
 
 
-def collate(task: Task, examples: Sequence[Example]) -> dict[str, Tensor]:
+def collate(task: Task, examples: Sequence[Example]) -> "dict[str, Tensor]":
     """A batch of the reader's and of the task's tensors."""
+    from repro.models.long_reader import padded
+
     return padded(examples) | task.targets(examples)
 
 
-def autocast(config: Any, model: nn.Module) -> AbstractContextManager:
+def autocast(config: Any, model: "nn.Module") -> AbstractContextManager:
     """Within it a model computes in the precision of the config."""
+    import torch
+
     device = next(model.parameters()).device.type
     return torch.autocast(device, torch.bfloat16, enabled=config.precision == "bf16")
 
 
-def read_with(config: Any, task: Task, model: TaskModel, examples: Sequence[Example],
+def read_with(config: Any, task: Task, model: "TaskReader", examples: Sequence[Example],
               progress: Any = None) -> tuple[list, list[float]]:
     """The prediction and the loss of each example, in nats. Batches hold texts of similar length."""
+    import torch
+
     from repro.cpu import exact_products
     from repro.ids import evaluating
 
@@ -187,17 +160,17 @@ def read_with(config: Any, task: Task, model: TaskModel, examples: Sequence[Exam
     return found, nats
 
 
-def fit(config: Any, context: Any, task: Task, model: TaskModel, train: list[Example], chosen_on: list[Example],
+def fit(config: Any, context: Any, task: Task, model: "TaskReader", train: list[Example], chosen_on: list[Example],
         name: str = "training"):
     """Train a model in place; the weights are those of the epoch that is best on `chosen_on`, if there are any.
 
     Returns the result of training. All models get the same examples in the same order; the examples of a batch
     have similar lengths, counted before any cut.
     """
-    from repro.training import LengthBuckets, TrainConfig
+    from repro.training import HeadLoss, LengthBuckets, TrainConfig
     from repro.training import train as training
 
-    def validate(objective: Objective) -> dict[str, float]:
+    def validate(objective: HeadLoss) -> dict[str, float]:
         predictions, nats = read_with(config, task, objective.model, chosen_on)
         metrics, _ = task.score([one.row for one in chosen_on], predictions)
         return {"loss": sum(nats) / len(nats), **metrics}
@@ -213,7 +186,7 @@ def fit(config: Any, context: Any, task: Task, model: TaskModel, train: list[Exa
     if config.recompute:
         model.reader.encoder.gradient_checkpointing_enable()
     with context.progress(total, f"{name} {config.task} {config.model}", "examples") as bar:
-        return training(Objective(model.train(), task.name), batches, settings, context.folder / name,
+        return training(HeadLoss(model.train(), task.name), batches, settings, context.folder / name,
                         validate if chosen_on else None, bar)
 
 

@@ -7,26 +7,22 @@ first stage reads all paragraphs and keeps a few; the second, trained in the sam
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
-
-from repro.loss import cross_entropy
 from repro.papers.longformer2020.tasks.frame import Task, encoded, fit, new_model, read_with, words_of
-from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
     Answers,
     Laid,
-    SpanHead,
     best_answers,
     best_scores,
     set_apart,
     span_targets,
 )
 from repro.study import Outcome
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 MARKERS = "[q]", "[/q]", "<t>", "</t>", "[s]"
 TYPES = "span", "yes", "no"
@@ -48,38 +44,6 @@ class Reply(NamedTuple):
     answer: str
     facts: list[tuple[int, int]]
     paragraph_logits: list[float]
-
-
-class Heads(nn.Module):
-    """The four heads of appendix D."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.span, self.kind = SpanHead(width), nn.Linear(width, len(TYPES))
-        self.evidence = nn.ModuleDict({kind: nn.Sequential(
-            nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)) for kind in KINDS})
-
-    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The span head's outputs; `type` (B, 3); `paragraphs` (B, P) and `sentences` (B, S), -inf without a state."""
-        found = self.span(read, batch) | {"type": self.kind(read.first)}
-        for kind, head in self.evidence.items():
-            at = batch[kind][..., 0]
-            here = (at >= 0) & read.in_context.gather(1, at.clamp(min=0))
-            states = read.context.gather(1, at.clamp(min=0)[..., None].expand(-1, -1, read.context.shape[-1]))
-            found[kind] = head(states).squeeze(-1).float().masked_fill(~here, -torch.inf)
-        return found
-
-    def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
-        """(B,) nats: of the span, where the answer is one, and of the type; and the mean binary cross-entropy over the
-        paragraphs, and over the sentences, whose label is known."""
-        total = self.span.losses(outputs, batch) + cross_entropy(outputs["type"], batch["types"], "none")
-        for kind in KINDS:
-            logits, labels = outputs[kind], batch[kind][..., 1]
-            known = (labels >= 0) & logits.isfinite()
-            nats = F.binary_cross_entropy_with_logits(
-                logits.where(known, 0.0), labels.clamp(min=0).float(), reduction="none")
-            total = total + (nats * known).sum(1) / known.sum(1).clamp(min=1)
-        return total
 
 
 @dataclass(frozen=True)
@@ -120,12 +84,17 @@ class HotpotQA(Task):
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         return best_scores(config, self, rows["test"])
 
-    def head(self, config: Any, width: int) -> nn.Module:
-        return Heads(width)
+    def head(self, config: Any, width: int) -> "nn.Module":
+        from repro.models.task_heads import EvidenceHeads
 
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        return EvidenceHeads(width)
+
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
         """Those of spans, `types` (B,), and `paragraphs` (B, P, 2) and `sentences` (B, S, 2): the position of each in
         the context, or -1 where it was cut off, and its label."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
         found = span_targets(examples) | {"types": torch.tensor([one.targets.rest.type for one in examples])}
         for kind in KINDS:
             rows = [torch.tensor([(at, label) if at < len(one.context) else (-1, -1)
@@ -133,7 +102,7 @@ class HotpotQA(Task):
             found[kind] = pad_sequence(rows, batch_first=True, padding_value=-1)
         return found
 
-    def predictions(self, outputs: Mapping[str, Tensor], examples: Sequence[Example]) -> list[Reply]:
+    def predictions(self, outputs: "Mapping[str, Tensor]", examples: Sequence[Example]) -> list[Reply]:
         types, found = outputs["type"].argmax(-1).tolist(), []
         for k, (one, answer) in enumerate(zip(examples, best_answers(outputs, examples), strict=True)):
             marks = one.targets.rest

@@ -3,17 +3,16 @@
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from repro.errors import ReproError
-from repro.loss import any_span_loss
 from repro.papers.longformer2020.tasks.frame import Task, base_of, words_of
-from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+from repro.papers.longformer2020.tasks.reader import Example, Words
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOWHERE = -1  # the source of a token that no answer contains, such as a title or a marker
 
@@ -100,9 +99,12 @@ def best_scores(config: Any, task: Task, rows: Sequence[Any]) -> dict[str, float
     return {"best": 100 * sum(map(made.best_score, rows)) / len(rows), "best_short": 100 * sum(alone) / len(rows)}
 
 
-def span_targets(examples: Sequence[Example]) -> dict[str, Tensor]:
+def span_targets(examples: Sequence[Example]) -> "dict[str, Tensor]":
     """`spans` (B, K, 2): the right spans that were not cut off, repeated to fill the row, or -1 without any; `text`
     (B, C) bool: tokens that an answer may contain."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
     kept = [[pair for pair in one.targets.spans if pair[1] < len(one.context)] or [(-1, -1)] for one in examples]
     most = max(map(len, kept))
     text = [torch.tensor([source != NOWHERE for source, _, _ in one.targets.places[:len(one.context)]])
@@ -111,29 +113,7 @@ def span_targets(examples: Sequence[Example]) -> dict[str, Tensor]:
             "text": pad_sequence(text, batch_first=True)}
 
 
-class SpanHead(nn.Module):
-    """Logits of the start and the end of an answer, from the states of the context."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.ends = nn.Linear(width, 2)
-
-    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`start`, `end` (B, C), and `text` (B, C) bool: tokens read that an answer may contain."""
-        start, end = self.ends(read.context).unbind(-1)
-        return {"start": start, "end": end, "text": batch["text"] & read.in_context}
-
-    def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
-        """(B,) nats: `any_span_loss` of each example; 0 for one without a right span in what is read."""
-        known = batch["spans"][:, 0, 0] >= 0
-        nats = 0 * outputs["start"][:, 0].float()  # with gradients, also if no example has a right span
-        if known.any():
-            start, end, text = (outputs[name][known] for name in ("start", "end", "text"))
-            nats[known] = any_span_loss(start, end, batch["spans"][known], text, reduction="none")
-        return nats
-
-
-def best_answers(outputs: Mapping[str, Tensor], examples: Iterable[Example]) -> list[str]:
+def best_answers(outputs: "Mapping[str, Tensor]", examples: Iterable[Example]) -> list[str]:
     """The words of the best span of each example; an empty text where nothing of it was read."""
     from repro.evaluation.answers import best_spans
 

@@ -7,21 +7,21 @@ document, and nothing says which match of the answer is meant.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from repro.papers.longformer2020.tasks.frame import Task
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
     Answers,
     Laid,
-    SpanHead,
     best_answers,
     best_scores,
     set_apart,
     span_targets,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 def matches(document: str, answers: Sequence[str]) -> list[tuple[int, int]]:
@@ -64,13 +64,15 @@ class TriviaQA(Task):
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         return best_scores(config, self, rows["test"])
 
-    def head(self, config: Any, width: int) -> nn.Module:
+    def head(self, config: Any, width: int) -> "nn.Module":
+        from repro.models.task_heads import SpanHead
+
         return SpanHead(width)
 
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
         return span_targets(examples)
 
-    def predictions(self, outputs: Mapping[str, Tensor], examples: Sequence[Example]) -> list[str]:
+    def predictions(self, outputs: "Mapping[str, Tensor]", examples: Sequence[Example]) -> list[str]:
         return best_answers(outputs, examples)
 
     def score(self, rows: Sequence[Any], predictions: Sequence[str]) -> tuple[dict[str, float], dict[str, list]]:

@@ -5,41 +5,20 @@ context </s> context </s>, with the encoder's own separators. Every piece of a t
 A linear layer gives each candidate a logit, which is averaged over pieces.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
+from typing import TYPE_CHECKING, Any
 
 from repro.data.clozes import BLANK
 from repro.errors import ReproError
-from repro.loss import cross_entropy
 from repro.papers.longformer2020.tasks.frame import Task
-from repro.papers.longformer2020.tasks.reader import Example, Read, Words
+from repro.papers.longformer2020.tasks.reader import Example, Words
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 SPECIAL = "[q]", "[/q]", "[ent]", "[/ent]"
 MASKS = "<mask>", "[MASK]"  # of RoBERTa and BERT
-
-
-class CandidateHead(nn.Module):
-    """Logits (B, K) of up to K candidates, from the state of one token each; -inf for candidates that a question lacks.
-    """
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.output = nn.Linear(width, 1)
-
-    def forward(self, read: Read, batch: Mapping[str, Tensor]) -> Tensor:
-        places = batch["candidates"]  # (B, K) in the prefix; -1: none
-        at = places.clamp(min=0)[:, None, :, None].expand(-1, read.prefix.shape[1], -1, read.prefix.shape[3])
-        logits = read.over_pieces(self.output(read.prefix.gather(2, at)).squeeze(3))
-        return logits.masked_fill(places < 0, float("-inf"))
-
-    def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """Nats of the right candidate (B,)."""
-        return cross_entropy(logits, batch["answers"], "none")
 
 
 @dataclass(frozen=True)
@@ -79,14 +58,19 @@ class Candidates(Task):
         return Example(row, [*prefix, words.sep, words.sep], context, global_prefix=every,
                        targets=(places, row.answer))
 
-    def head(self, config: Any, width: int) -> nn.Module:
+    def head(self, config: Any, width: int) -> "nn.Module":
+        from repro.models.task_heads import CandidateHead
+
         return CandidateHead(width)
 
-    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+    def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
         return {"candidates": pad_sequence([torch.tensor(one.targets[0]) for one in examples], True, -1),
                 "answers": torch.tensor([one.targets[1] for one in examples])}
 
-    def predictions(self, outputs: Tensor, examples: Sequence[Example]) -> list[int]:
+    def predictions(self, outputs: "Tensor", examples: Sequence[Example]) -> list[int]:
         return outputs.argmax(-1).tolist()
 
     def score(self, rows: Sequence[Any], predictions: Sequence[int]) -> tuple[dict[str, float], dict[str, list]]:
