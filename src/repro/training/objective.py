@@ -321,7 +321,18 @@ def model_settings(model: nn.Module) -> dict:
 
 
 class HeadLoss(nn.Module):
-    """The mean loss of a batch, in nats per example, by the head of a `TaskReader`."""
+    """The mean loss of a batch, in nats per example, by the head of a `TaskReader`.
+
+    model: has a `reader` and a `head`, whose `losses(outputs, batch)` are nats (B,). task: a name for the settings.
+
+    >>> from repro.models import longformer_from, roberta_mini
+    >>> from repro.models.long_reader import Reader, TaskReader
+    >>> from repro.models.task_heads import LabelHead
+    >>> base = roberta_mini(1, 8, 2, vocab_size=20, n_positions=16).base_model
+    >>> model = TaskReader(Reader(longformer_from(base, 16, 4), sep=2), LabelHead(8, n_labels=2))
+    >>> HeadLoss(model, "reviews").settings()["task"]
+    'reviews'
+    """
 
     def __init__(self, model: nn.Module, task: str):
         super().__init__()

@@ -1,5 +1,6 @@
 """Beltagy, Peters and Cohan (2020), *Longformer: The Long-Document Transformer*: what its chapters show."""
 
+from repro.papers.base.bart_mini import in_pairs
 from repro.papers.longformer2020.charlm_phases import updates
 from repro.papers.longformer2020.charlm_settings import counted_weights, one_run, schedule
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
@@ -12,7 +13,7 @@ from repro.study.published import printed_rows
 from repro.study.registry import register
 
 __all__ = ["IMDB", "Candidates", "Example", "Words", "by_position", "collate", "counted_weights", "fold", "hidden",
-           "losses", "one_run", "read", "schedule", "updates"]
+           "in_pairs", "losses", "one_run", "read", "schedule", "updates"]
 
 register(Paper(
     id="longformer2020", name="Longformer", cite="beltagy2020longformer",
