@@ -247,7 +247,7 @@ LABELLED = [
     Corpus(
         "synthetic-reviews", "MIT, written by this package", "embedded", read=rows.generated[examples.LabelledText],
         generator=synthetic_documents.REVIEWS, labels=synthetic_documents.LABELS,
-        splits={split: Split("documents in which one word decides", n_examples=n)
+        splits={split: Split("documents in which five late words decide", n_examples=n)
                 for split, n in synthetic_documents.REVIEW_SIZES.items()}),
     *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
                  rows.generated[examples.LabelledText] if labels else rows.generated[examples.MultipleChoice]),

@@ -82,11 +82,14 @@ class SyntheticDocuments:
 
 @dataclass(frozen=True)
 class SyntheticReviews(SyntheticDocuments):
-    """Documents in which one word decides the label: a word of the generated books that this text does not need."""
+    """Short documents in which most of five words decide: words of the generated books that this text does not need.
+
+    A single word among so many is too rare in the mean that attention starts as: small models keep guessing for long.
+    """
 
     n_words: int = 128
     far: int = 64
-    n_cues: int = 1
+    n_cues: int = 5
     reliability: float = 0.95
     cues: ClassVar = (("tedious", "guilty"), ("clever", "comic"))
 
@@ -97,5 +100,5 @@ class SyntheticReviews(SyntheticDocuments):
 
 DOCUMENTS = SyntheticDocuments()  # the corpus `synthetic-documents`
 REVIEWS = SyntheticReviews()  # the corpus `synthetic-reviews`
-REVIEW_SIZES = {"train": 2_000, "validation": 100, "test": 200}
+REVIEW_SIZES = {"train": 1_200, "validation": 100, "test": 200}
 SIZES = {"train": 800, "validation": 100, "test": 200}

@@ -136,13 +136,20 @@ def test_the_f1_of_all_folds_is_that_of_all_articles_together():
     assert IMDB.values(records).mean() == pytest.approx(100 * (labels == predictions).mean())
 
 
-def test_one_word_in_the_second_half_decides_a_generated_review():
+def test_most_of_five_words_in_the_second_half_decide_a_generated_review():
     cues = set(sum(REVIEWS.cues, ()))
     for index in range(40):
         words = REVIEWS.example("train", index).text.split()
         assert len(words) == 128
-        assert [place >= 64 for place, word in enumerate(words) if word in cues] == [True]
+        assert [place >= 64 for place, word in enumerate(words) if word in cues] == [True] * 5
     rows = [REVIEWS.example("test", index) for index in range(400)]
-    assert np.mean(REVIEWS.best_hits(rows)) == pytest.approx(0.95, abs=0.03)
+    assert 0.99 < np.mean(REVIEWS.best_hits(rows)) <= 1  # at most two of five are wrong in 99.9% of texts
     assert set(REVIEWS.best_hits(rows, 64)) == {0.5}
     assert cues <= set(REVIEWS.lexicon())
+
+
+@pytest.mark.parametrize(("n_train", "given"), [(7, 7), (None, 1_200), (5_000, 1_200)])
+def test_so_many_reviews_are_for_training(n_train, given):
+    config, = EXPERIMENT.plan("smoke", {"task": "imdb", "model": "short"})
+    rows = IMDB.rows(config.model_copy(update={"corpus": "synthetic-reviews", "n_train": n_train}))
+    assert len({row.id for row in rows["train"]}) == given and len(rows["test"]) == 200

@@ -152,3 +152,9 @@ def test_at_paper_it_reads_ontonotes_from_a_folder():
     config, *_ = experiment("longformer-tasks").plan("paper", {"task": "coreference", "model": "longformer"})
     assert (config.corpus, config.window, config.head_hidden) == ("ontonotes", 512, 3_000)
     assert TASK.head(config, 12).model.genres.num_embeddings == 7
+
+
+@pytest.mark.parametrize(("n_train", "given"), [(7, 7), (None, 240), (1_000, 240)])
+def test_so_many_texts_are_for_training(n_train, given):
+    rows = TASK.rows(SimpleNamespace(corpus="synthetic-coreference", n_train=n_train))
+    assert [len(rows[split]) for split in ("train", "validation", "test")] == [given, 50, 200]

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -270,6 +271,21 @@ def test_what_a_record_of_answers_keeps(study):
     assert record.metrics["f1"] == pytest.approx(sum(documents["f1"]) / len(documents["f1"]))
     assert 0 < len(documents["id"]) < 16  # without those answered by yes or no
     assert record.metrics["best"] == 100 and record.metrics["best_short"] < 100
+
+
+def test_the_best_reader_of_pieces_sees_the_pieces_that_the_model_reads(words, monkeypatch):
+    """Markers take room in a piece, although they say nothing."""
+    seen = []
+    generator = SimpleNamespace(best_score=lambda row, windows=None: seen.append(windows) or 1.0)
+    monkeypatch.setattr("repro.data.corpus", lambda name: SimpleNamespace(generator=generator))
+    monkeypatch.setattr(spans, "words_of", lambda config, task: words)
+    one, room = HOTPOTQA.example(SAIL, words), 7
+    base = SimpleNamespace(n_positions=len(one.prefix) + room + 1)
+    monkeypatch.setattr(spans, "base_of", lambda config: base)
+    assert spans.best_scores(SimpleNamespace(corpus="made"), HOTPOTQA, [SAIL]) == {"best": 100, "best_short": 100}
+    told, = filter(None, seen)
+    pieces = [one.context[k:k + room] for k in range(0, len(one.context), room)]
+    assert told == [re.sub(r"\|.*?\|", "", text_of(words, piece)) for piece in pieces]
 
 
 def test_scores_are_those_of_the_official_rules():

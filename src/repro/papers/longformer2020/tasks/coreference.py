@@ -36,7 +36,8 @@ class Clusters(Task):
         from repro.data import corpus
 
         source = corpus(config.corpus)
-        return {split: list(source.examples(split)) for split in ("train", "validation", "test")}
+        found = {split: list(source.examples(split)) for split in ("train", "validation", "test")}
+        return found | {"train": found["train"][:config.n_train]}
 
     def example(self, row: Any, words: Words) -> Example:
         """Each word in tokens of its own. Targets are the tokens start:stop of each word."""

@@ -92,10 +92,10 @@ def best_scores(config: Any, task: Task, rows: Sequence[Any]) -> dict[str, float
     words, alone = words_of(config, task), []
     for row in rows:
         one = task.example(row, words)
-        known = [k for k in one.context if k < words.coder.vocab_size]
         room = base_of(config).n_positions - 1 - len(one.prefix)
-        pieces = [known[k:k + room] for k in range(0, len(known), room)]
-        alone.append(made.best_score(row, [words.coder.decode(piece) for piece in pieces]))
+        pieces = [one.context[k:k + room] for k in range(0, len(one.context), room)]
+        alone.append(made.best_score(row, [words.coder.decode([k for k in piece if k < words.coder.vocab_size])
+                                           for piece in pieces]))
     return {"best": 100 * sum(map(made.best_score, rows)) / len(rows), "best_short": 100 * sum(alone) / len(rows)}
 
 
