@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import gain
 
+from repro.models.pretrained import PRETRAINED
 from repro.pages import badge
 from repro.pages.board import LATE, LEGEND, place_of, strip
 from repro.pages.costs import as_hours, hours
@@ -190,8 +191,8 @@ def published(made: Iterable[Record]) -> list[str]:
     for record in made:
         if record.scale == "pretrained":
             base = experiment(f"pretrain-{record.config['base']}").scales if "base" in record.config else {}
-            found.add(base["pretrained"]["source"] if "pretrained" in base else record.config["model"])
-    return [NAMES.get(name, name) for name in sorted(found)]
+            found |= {base["pretrained"]["source"] if "pretrained" in base else record.config.get("model")}
+    return [NAMES.get(name, name) for name in sorted(found & PRETRAINED.keys())]
 
 
 def spent(made: Iterable[Record]) -> str:
