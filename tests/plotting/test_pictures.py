@@ -41,7 +41,7 @@ def test_pictures_keep_their_colours_in_dark_mode_and_drawings_do_not():
     for figure, kept in ((draw_images({"one": [image]}), True), (draw_spectrograms({"tone": tone}, 12_000), True),
                          (draw_weights({"head": torch.eye(2)}), False)):
         assert ('<svg class="photograph" ' in figure.svg()) is kept
-    rule = 'html[data-theme="dark"] .cell_output :is(.drawing svg, img).photograph { filter: none; }'
+    rule = 'html[data-theme="dark"] .cell_output :is(.drawing svg, img).photograph { background: none; filter: none; }'
     assert rule in (Path(__file__).parents[2] / "book/_static/book.css").read_text()
 
 
