@@ -79,7 +79,8 @@ def from_gemma(tmp_path_factory):
         patch.setattr(module, "tokeniser_of", lambda config: coder)
         patch.setattr(module, "gained", lambda *args: {})  # real books have no bounds
         config = experiment("propagation-pg19").plan("pretrained", sets)[0]
-        yield experiment("propagation-pg19").execute(config, this), base, recurrent
+        outcome = experiment("propagation-pg19").execute(config, this)
+    return outcome, base, recurrent
 
 
 def test_gemma_opens_the_context_and_the_continuation(from_gemma):
