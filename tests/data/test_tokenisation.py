@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny_gemma
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 from repro.data import Document, Reader, corpus, drawn, example_readers, registry, tokenisation, tokeniser, tokens
 from repro.data.tokenisation import pieces
@@ -481,6 +482,19 @@ def test_a_tokeniser_for_masked_models_has_robertas_special_tokens(data, sample)
     masked.backend.add_special_tokens(["<other>"])
     with pytest.raises(ReproError, match="has <mask> as id 289; a masked model needs it as its last id .290"):
         _ = masked.mask
+
+
+def test_special_tokens_of_roberta_and_bert_by_kind(data, bpe):
+    masked = tokeniser("masked-bpe", 290, "pg19-subset")
+    kinds = ("sep", "pad", "unk", "mask")
+    assert [masked.special(kind) for kind in kinds] == [2, 1, 3, 289]
+    names = {name: k for k, name in enumerate(("[MASK]", "cat", "[SEP]", "[UNK]", "[CLS]", "[PAD]"))}
+    bert = tokenisation.Tokeniser("bert", Tokenizer(WordPiece(names, unk_token="[UNK]")))
+    assert [bert.special(kind) for kind in kinds] == [2, 5, 3, 0] and bert.bos == 4
+    with pytest.raises(ReproError, match=r"tokeniser bpe-280 has none of <mask>, \[MASK\]; take that of RoBERTa"):
+        bpe.special("mask")
+    with pytest.raises(ReproError, match="unknown kind of special token 'seperator'.*Known: mask, pad, sep, unk"):
+        masked.special("seperator")
 
 
 @pytest.mark.parametrize(("name", "size"), [("bpe", 280), ("masked-bpe", 290)])

@@ -26,6 +26,8 @@ END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
 MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens: ids 0 to 3, and the last
 OPENING = (END, "<bos>", MASKED[0], "[CLS]")  # tokens that open a text; a tokeniser with <bos> has <s> as HTML
+SPECIAL = {"sep": ("</s>", "[SEP]"), "pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"),
+           "mask": ("<mask>", "[MASK]")}  # the names that RoBERTa and BERT give to each kind
 VERSION = "1"  # part of every cache key: increase it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
 BATCH = 64  # pieces per call
@@ -79,6 +81,21 @@ class Tokeniser:
             raise ReproError(f"tokeniser {self.name} has {'no <mask>' if found is None else f'<mask> as id {found}'}; a"
                              f" masked model needs it as its last id ({last}): take masked-bpe or "
                              "roberta.")
+        return found
+
+    def special(self, kind: str) -> int:
+        """The id of the special token of a kind: "sep" ends a text, "pad" fills a batch, "unk" is for what it does not
+        know, and "mask" hides a token. Raises ReproError for another kind, and if it has no such token.
+
+        >>> tokeniser("masked-bpe", 300, "synthetic-books").special("sep")
+        2
+        """
+        if kind not in SPECIAL:
+            raise unknown("kind of special token", kind, SPECIAL)
+        found = next((k for k in map(self.backend.token_to_id, SPECIAL[kind]) if k is not None), None)
+        if found is None:
+            raise ReproError(f"tokeniser {self.name} has none of {', '.join(SPECIAL[kind])}; take that of RoBERTa or "
+                             "BERT.")
         return found
 
     @cached_property

@@ -26,12 +26,8 @@ class Coder:
 
     name, vocab_size, bos = "toy", len(KNOWN), 1
 
-    @property
-    def backend(self):
-        return self
-
-    def token_to_id(self, name):
-        return KNOWN.index(name) if name in KNOWN else None
+    def special(self, kind):
+        return KNOWN.index(f"[{kind.upper()}]")
 
     def encode(self, text):
         return np.array([KNOWN.index(word) for word in text.replace("-lee", " ran").split()], int)
@@ -143,14 +139,8 @@ def test_an_odd_window_is_refused_in_one_line():
 class Bert:
     """Twelve ids with BERT's special tokens at places of their own."""
 
-    vocab_size = 12
-
-    @property
-    def backend(self):
-        return self
-
-    def token_to_id(self, name):
-        return {"[CLS]": 5, "[PAD]": 0, "[SEP]": 6, "[UNK]": 4, "[MASK]": 7}[name]
+    vocab_size, bos = 12, 5
+    special = {"pad": 0, "sep": 6, "unk": 4, "mask": 7}.__getitem__
 
 
 def test_bert_is_masked_as_roberta_is_with_its_own_ids():

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 SCORED = 65_536  # tokens of held-out text
 SEED = 1  # of its masks
-SPECIAL = "[CLS]", "[PAD]", "[SEP]", "[UNK]"  # BERT's tokens, in the order of RoBERTa's first ids
 
 
 class Config(RunConfig):
@@ -96,7 +95,7 @@ def roberta_order(coder) -> "np.ndarray":
     last."""
     import numpy as np
 
-    first, last = [coder.backend.token_to_id(name) for name in SPECIAL], coder.backend.token_to_id("[MASK]")
+    first, last = [coder.bos, *map(coder.special, ("pad", "sep", "unk"))], coder.special("mask")
     others = np.setdiff1d(np.arange(coder.vocab_size), [*first, last])
     return np.concatenate([first, others, [last]])
 

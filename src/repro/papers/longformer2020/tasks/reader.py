@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from repro.errors import ReproError
-
 MODELS = ("short", "longformer", "longformer-cut")
-ENDS, PADDING, UNKNOWN = ("</s>", "[SEP]"), ("<pad>", "[PAD]"), ("<unk>", "[UNK]")  # of RoBERTa and BERT
 
 
 @dataclass(frozen=True)
@@ -58,21 +55,19 @@ class Words:
     @property
     def sep(self) -> int:
         """The token that ends a text or a part of it."""
-        return self._known(ENDS)
+        return self.coder.special("sep")
 
     @property
     def unknown(self) -> int:
         """The token for what the tokenizer does not know."""
-        return self._known(UNKNOWN)
+        return self.coder.special("unk")
 
     @property
     def pad(self) -> int:
         """The token that fills a batch."""
-        return self._known(PADDING)
+        return self.coder.special("pad")
 
-    def _known(self, names: Sequence[str]) -> int:
-        found = next((k for k in map(self.coder.backend.token_to_id, names) if k is not None), None)
-        if found is None:
-            raise ReproError(f"tokeniser {self.coder.name} has none of {', '.join(names)}; take that of RoBERTa or "
-                             "BERT.")
-        return found
+    @property
+    def mask(self) -> int:
+        """The token that hides another."""
+        return self.coder.special("mask")

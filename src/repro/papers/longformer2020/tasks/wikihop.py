@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 SPECIAL = "[q]", "[/q]", "[ent]", "[/ent]"
-MASKS = "<mask>", "[MASK]"  # of RoBERTa and BERT
 
 
 @dataclass(frozen=True)
@@ -96,12 +95,7 @@ class Candidates(Task):
 
 
 def with_blank(question: str, words: Words) -> list[int]:
-    """The ids of a question; where a word is left out stands the encoder's own mask."""
-    mask = next((k for k in map(words.coder.backend.token_to_id, MASKS) if k is not None), None)
+    """The ids of a question; where a word is left out stands the encoder's own mask. Raises ReproError if a blank needs
+    one that the tokenizer lacks."""
     first, *others = question.split(BLANK)
-    if not others:
-        return list(words.encode(question))
-    if mask is None:
-        raise ReproError(f"tokeniser {words.coder.name} has none of {', '.join(MASKS)}, which a blank needs; take that "
-                         "of RoBERTa or BERT.")
-    return [*words.encode(first), *(token for part in others for token in [mask, *words.encode(part)])]
+    return [*words.encode(first), *(token for part in others for token in [words.mask, *words.encode(part)])]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from repro.recurrence import RecurrentEncoder
 
 TYPES = ("span", "yes", "no")
-SEPARATORS, PADDING = ("</s>", "[SEP]"), ("<pad>", "[PAD]")  # of RoBERTa and BERT
 
 
 class Asked(NamedTuple):
@@ -81,7 +80,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
         raise ReproError(f"the answer '{question.answer}' of question {question.id} does not occur in its context; "
                          "leave the question out.")
     coded, ids = coder.encode(question.question), coder.encode(context)
-    sep, pad = (_id(coder, names) for names in (SEPARATORS, PADDING))
+    sep, pad = map(coder.special, ("sep", "pad"))
     offsets = coder.offsets(context)
     starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
     cuts = [0, *(starts[group[0]] for group in groups[1:]), len(ids)]
@@ -94,14 +93,6 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
         answers += [(k, before + first - one.start, before + last - one.start) for k, one in enumerate(windows)
                     if one.start <= first and last < one.stop and last - first < LONGEST]
     return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts, pad)
-
-
-def _id(coder: Any, names: tuple[str, ...]) -> int:
-    """The id of the first of these special tokens that a tokenizer has."""
-    found = next((k for k in map(coder.backend.token_to_id, names) if k is not None), None)
-    if found is None:
-        raise ReproError(f"tokeniser {coder.name} has none of {', '.join(names)}; take that of RoBERTa or BERT.")
-    return found
 
 
 def _below_title(question: "Question", number: int) -> int:
