@@ -7,7 +7,7 @@ import pytest
 
 from repro.data import Corpus, Split, corpora, corpus, example_readers, tokens
 from repro.data import readers as text_readers
-from repro.data.examples import LabelledText, Paragraph, Question, Span, rewritten
+from repro.data.examples import ANSWER_TYPES, LabelledText, Paragraph, Question, Span, rewritten
 from repro.data.normalisation import PLAIN
 from repro.errors import ReproError
 
@@ -173,5 +173,8 @@ def test_supported_spans_and_places_of_sentences():
     assert Question("1", "q", parts, "sail", spans[:1], ((0, 1),)).supported_spans == spans[:1]  # its paragraph
     assert Question("1", "q", parts, "sail", spans[:1], ((1, 0),)).supported_spans == spans[:1]  # anywhere
     assert Question("1", "q", (), "Ann", aliases=("Anna",)).answers == ("Ann", "Anna")
+    types = {answer: Question("1", "q", (), answer).answer_type for answer in ("yes", "no", "Yes", "span", "no one")}
+    assert types == {"yes": "yes", "no": "no", "Yes": "span", "span": "span", "no one": "span"}
+    assert [ANSWER_TYPES.index(kind) for kind in ("span", "yes", "no")] == [0, 1, 2]
     with pytest.raises(ReproError, match="field aliases"):
         Question("1", "q", (), "Ann", aliases=(3,))

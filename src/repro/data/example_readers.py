@@ -14,7 +14,7 @@ import numpy as np
 from repro.data import book_names as names_of_books
 from repro.data import clozes, examples, files, normalisation
 from repro.data.base import Corpus, Reader
-from repro.data.examples import BadField, Mention, Paragraph, Span
+from repro.data.examples import ANSWER_TYPES, BadField, Mention, Paragraph, Span
 from repro.errors import ReproError
 
 SPLIT = "split"  # the column that says to which split a row belongs, where a file holds several
@@ -257,7 +257,7 @@ def _label(corpus: Corpus, value: object) -> int:
 
 def _spans(paragraphs: tuple[Paragraph, ...], answer: object) -> tuple[Span, ...]:
     """Where the answer stands as words of its own; if nowhere, with other capitals or inside words."""
-    if not isinstance(answer, str) or not answer or answer in ("yes", "no"):
+    if not isinstance(answer, str) or not answer or answer in ANSWER_TYPES[1:]:
         return ()
     exact = re.escape(answer)
     word = rf"(?<!\w){exact}(?!\w)"

@@ -85,6 +85,9 @@ class Span:
     stop: int
 
 
+ANSWER_TYPES = ("span", "yes", "no")  # of a question: words of its text, or a verdict that no words of it give
+
+
 @dataclass(frozen=True)
 class Question:
     """A question about paragraphs, its answer, and the sentences that support it (HotpotQA).
@@ -127,6 +130,11 @@ class Question:
     def answers(self) -> tuple[str, ...]:
         """All right answers."""
         return self.answer, *self.aliases
+
+    @property
+    def answer_type(self) -> str:
+        """One of `ANSWER_TYPES`."""
+        return self.answer if self.answer in ANSWER_TYPES[1:] else ANSWER_TYPES[0]
 
     @property
     def titles(self) -> tuple[str, ...]:

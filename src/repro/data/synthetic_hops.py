@@ -99,7 +99,7 @@ class SyntheticHops:
                 known |= words & things
         if known & right or known == things:
             return 1.0
-        if example.answer in ("yes", "no"):
+        if example.answer_type != "span":
             return float(example.answer == "no") if known else 0.5
         return 1 / (len(things) - len(known))
 

@@ -3,7 +3,7 @@
 Each has `forward(read, batch)` and `losses(outputs, batch)`, which returns nats (B,).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,6 @@ from torch.nn import functional as F
 from repro.loss import any_span_loss, cross_entropy
 from repro.models.coreference import Coreference, CoreferenceOutput
 from repro.models.long_reader import Read
-
-ANSWER_TYPES = "span", "yes", "no"
-KINDS = "paragraphs", "sentences"  # of evidence
 
 
 class LabelHead(nn.Module):
@@ -74,17 +71,21 @@ class SpanHead(nn.Module):
 
 
 class EvidenceHeads(nn.Module):
-    """The four heads of appendix D."""
+    """The heads of HotpotQA (appendix D): of the span, of the answer's type, and one for each kind of evidence.
 
-    def __init__(self, width: int):
+    n_types: of answers; number 0 is a span. kinds: names of tensors (B, N, 2) in a batch: the position of each place
+    where evidence may be, or -1 where it is not read, and its label: 1, 0, or -1 where it is not known.
+    """
+
+    def __init__(self, width: int, n_types: int, kinds: Sequence[str]):
         super().__init__()
-        self.span, self.kind = SpanHead(width), nn.Linear(width, len(ANSWER_TYPES))
+        self.span, self.answer_type = SpanHead(width), nn.Linear(width, n_types)
         self.evidence = nn.ModuleDict({kind: nn.Sequential(
-            nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)) for kind in KINDS})
+            nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)) for kind in kinds})
 
     def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The span head's outputs; `type` (B, 3); `paragraphs` (B, P) and `sentences` (B, S), -inf without a state."""
-        found = self.span(read, batch) | {"type": self.kind(read.first)}
+        """The span head's outputs; `type` (B, n_types); and (B, N) of each kind, -inf without a state."""
+        found = self.span(read, batch) | {"type": self.answer_type(read.first)}
         for kind, head in self.evidence.items():
             at = batch[kind][..., 0]
             here = (at >= 0) & read.in_context.gather(1, at.clamp(min=0))
@@ -94,9 +95,9 @@ class EvidenceHeads(nn.Module):
 
     def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
         """(B,) nats: of the span, where the answer is one, and of the type; and the mean binary cross-entropy over the
-        paragraphs, and over the sentences, whose label is known."""
+        places of each kind whose label is known."""
         total = self.span.losses(outputs, batch) + cross_entropy(outputs["type"], batch["types"], "none")
-        for kind in KINDS:
+        for kind in self.evidence:
             logits, labels = outputs[kind], batch[kind][..., 1]
             known = (labels >= 0) & logits.isfinite()
             nats = F.binary_cross_entropy_with_logits(

@@ -21,7 +21,7 @@ from repro.models.long_reader import Read, Reader, padded
 from repro.models.task_heads import EvidenceHeads, SpanHead
 from repro.papers.longformer2020.tasks import experiment as tasks
 from repro.papers.longformer2020.tasks import frame, spans
-from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA, evidence, kept_of, only
+from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA, KINDS, evidence, kept_of, only
 from repro.papers.longformer2020.tasks.hotpotqa import Reply as Told
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.spans import Laid, best_answers, span_targets
@@ -167,14 +167,14 @@ def test_the_four_losses_of_hotpotqa(words):
     yes = Question("2", "was it", SAIL.paragraphs, "yes", (), ((0, 0), (1, None)))
     examples = [HOTPOTQA.example(row, words) for row in (SAIL, yes)]
     batch = padded(examples) | HOTPOTQA.targets(examples)
-    heads = EvidenceHeads(6).double()
+    heads = EvidenceHeads(6, 3, KINDS).double()
     states = torch.randn(2, batch["context"].shape[1], 6, dtype=torch.float64, requires_grad=True)
     found = heads.losses(heads(read_of(states), batch), batch)
     for k, one in enumerate(examples):
         marks, text = one.targets.rest, batch["text"][k]
         ends = heads.span.ends(states[k]).T.masked_fill(~text, -math.inf).log_softmax(-1)
         want = -sum(ends[side, one.targets.spans[0][side]] for side in (0, 1)) / 2 if one.targets.spans else 0
-        want = want - heads.kind(states[k, 0]).log_softmax(-1)[marks.type]
+        want = want - heads.answer_type(states[k, 0]).log_softmax(-1)[marks.type]
         for kind in ("paragraphs", "sentences"):
             nats = [F.softplus(-score if label else score) for at, label in getattr(marks, kind) if label >= 0
                     for score in heads.evidence[kind](states[k, at])]
@@ -206,7 +206,8 @@ def test_answers_across_a_seam_of_pieces(words):
         vocab_size=words.coder.vocab_size + 5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=8, max_position_embeddings=26)).eval()
     one = HOTPOTQA.example(SAIL, words)
-    batch, heads, room = padded([one]) | HOTPOTQA.targets([one]), EvidenceHeads(8).eval(), 24 - 1 - len(one.prefix)
+    batch, room = padded([one]) | HOTPOTQA.targets([one]), 24 - 1 - len(one.prefix)
+    heads = EvidenceHeads(8, 3, KINDS).eval()
     seam = (one.targets.spans[0][0] // room + 1) * room
     with torch.no_grad():
         found = heads(Reader(longformer_from(base, 24, Full()).eval(), words.sep, 24)(batch), batch)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from repro.data.examples import ANSWER_TYPES
 from repro.papers.longformer2020.tasks.frame import Task, encoded, fit, new_model, read_with, words_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MARKERS = "[q]", "[/q]", "<t>", "</t>", "[s]"
-TYPES = "span", "yes", "no"
 KINDS = "paragraphs", "sentences"  # of evidence
 
 
@@ -35,7 +35,7 @@ class Marks(NamedTuple):
     paragraphs: list[tuple[int, int]]  # the position of its <t>, and 1 for one with evidence, 0 without
     sentences: list[tuple[int, int]]  # the position of its [s], and 1, 0, or -1 where the evidence is not known
     facts: list[tuple[int, int]]  # for each of `sentences`: its paragraph, and its number there
-    type: int
+    type: int  # of the answer, an index of ANSWER_TYPES
 
 
 class Reply(NamedTuple):
@@ -75,11 +75,10 @@ class HotpotQA(Task):
                 laid.add(sentence, number, start)
                 sentences.append((laid.mark(words["[s]"]), -1 if unknown else int((number, k) in told)))
                 facts.append((number, k))
-        kind = TYPES.index(row.answer) if row.answer in TYPES[1:] else 0
         spans = laid.spans((one.paragraph, one.start, one.stop) for one in row.supported_spans)
         return Example(row, prefix, laid.ids, range(len(prefix)), [at for at, _ in paragraphs + sentences],
                        Answers(spans, laid.places, [one.text for one in row.paragraphs],
-                               Marks(paragraphs, sentences, facts, kind)))
+                               Marks(paragraphs, sentences, facts, ANSWER_TYPES.index(row.answer_type))))
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         return best_scores(config, self, rows["test"])
@@ -87,7 +86,7 @@ class HotpotQA(Task):
     def head(self, config: Any, width: int) -> "nn.Module":
         from repro.models.task_heads import EvidenceHeads
 
-        return EvidenceHeads(width)
+        return EvidenceHeads(width, len(ANSWER_TYPES), KINDS)
 
     def targets(self, examples: Sequence[Example]) -> "dict[str, Tensor]":
         """Those of spans, `types` (B,), and `paragraphs` (B, P, 2) and `sentences` (B, S, 2): the position of each in
@@ -107,7 +106,7 @@ class HotpotQA(Task):
         for k, (one, answer) in enumerate(zip(examples, best_answers(outputs, examples), strict=True)):
             marks = one.targets.rest
             logits = outputs["sentences"][k, :len(marks.sentences)].tolist()
-            found.append(Reply(answer if types[k] == 0 else TYPES[types[k]], evidence(logits, marks.facts),
+            found.append(Reply(answer if types[k] == 0 else ANSWER_TYPES[types[k]], evidence(logits, marks.facts),
                                outputs["paragraphs"][k, :len(marks.paragraphs)].tolist()))
         return found
 

@@ -49,7 +49,7 @@ class TriviaQA(Task):
         from repro.data import corpus
 
         source = corpus(config.corpus)
-        found = {split: [row for row in source.examples(split) if row.answer not in ("yes", "no")]
+        found = {split: [row for row in source.examples(split) if row.answer_type == "span"]
                  for split in ("train", "validation")}
         found["train"] = [row for row in found["train"] if matches(document_of(row), row.answers)]
         return set_apart(config, found["train"]) | {"test": found["validation"]}

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
 from repro.papers.base.punctuation import Punctuation, tidied
-from repro.papers.yoshida2020.hotpotqa.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
+from repro.papers.yoshida2020.hotpotqa.reading import Asked, asked, by_window, padded, read_by, states_of_others
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
 
@@ -212,7 +212,7 @@ def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[As
     """
     found, left_out = [], 0
     for row in rows:
-        if must_stand and not row.spans and row.answer not in TYPES[1:]:
+        if must_stand and not row.spans and row.answer_type == "span":
             left_out += 1
             continue
         found.append(asked(row, coder, window, must_stand=must_stand))
@@ -272,10 +272,11 @@ def guessed(questions: list[Asked], rows: list) -> list[float]:
 
     import torch
 
+    from repro.data.examples import ANSWER_TYPES
     from repro.training.objective import answer_nats
 
-    kinds = [row.answer if row.answer in TYPES[1:] else TYPES[0] for row in rows]
-    types = torch.tensor([1.0 + kinds.count(kind) for kind in TYPES])
+    kinds = [row.answer_type for row in rows]
+    types = torch.tensor([1.0 + kinds.count(kind) for kind in ANSWER_TYPES])
     found = []
     for one in questions:
         batch = padded([one])

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from repro.data.examples import ANSWER_TYPES
 from repro.errors import ReproError
 from repro.evaluation.answers import LONGEST, best_spans
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from repro.data.examples import Question
     from repro.recurrence import RecurrentEncoder
 
-TYPES = ("span", "yes", "no")
 
 
 class Asked(NamedTuple):
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     offsets: Any  # (tokens, 2): where each token of the context begins and ends in it
     before: int  # special tokens and the question's, before the text of each window
     answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span within reach
-    type: int  # of the answer, an index of TYPES
+    type: int  # of the answer, an index of ANSWER_TYPES
     paragraphs: dict[int, int]  # number of a paragraph that is read: its first token
     pad: int  # the id that fills a batch
 
@@ -75,7 +75,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
     below = {number: place + _below_title(question, number) for number, place in places.items()}
     spans = [(below[one.paragraph] + one.start, below[one.paragraph] + one.stop)
              for one in question.supported_spans if one.paragraph in below]
-    kind = TYPES.index(question.answer) if question.answer in TYPES[1:] else 0
+    kind = ANSWER_TYPES.index(question.answer_type)
     if must_stand and not kind and not spans:
         raise ReproError(f"the answer '{question.answer}' of question {question.id} does not occur in its context; "
                          "leave the question out.")
@@ -141,7 +141,7 @@ def read_by(model: "RecurrentEncoder", questions: Sequence[Asked], recurrent: bo
         spans = best_spans(output.start_logits, output.end_logits, batch["text"])
         nats, kinds = answer_nats(output, batch).tolist(), output.type_logits.argmax(1).tolist()
         for k, kind, span, cost in zip(places, kinds, spans, nats, strict=True):
-            found[k] = cut(questions[k], *span) if kind == 0 else TYPES[kind], cost
+            found[k] = cut(questions[k], *span) if kind == 0 else ANSWER_TYPES[kind], cost
         if progress is not None:
             progress.advance(len(places))
     return found
