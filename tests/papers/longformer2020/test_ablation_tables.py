@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.papers.longformer2020.tasks import ablation_tables as tables
-from repro.study import artifact, claims
+from repro.study import artifact, claim, claims
 
 RIGHT = {"longformer": [1, 1, 1, 0], "short": [1, 0, 1, 0], "epochs-15": [1, 1, 1, 1], "full-attention": [1, 1, 0, 0],
          "short-sequence": [1, 1, 0, 1], "no-mlm": [0, 1, 1, 0], "no-projections": [1, 0, 0, 0],
@@ -45,6 +45,15 @@ def test_eight_signs_and_the_largest_are_claimed_with_the_printed_direction():
     for name, one in made.items():
         assert (one.paper_effect() > 0) is (one.direction == "higher") is (name == "epochs-15")
     assert made["largest"].paper_effect() == pytest.approx(-6.2)
+
+
+@pytest.mark.parametrize(("name", "differs"), [
+    ("epochs-15", "three times the updates"), ("short-sequence", "half the text"),
+    ("no-mlm", "no further masked-token training"), ("short", "no further masked-token training"),
+    ("full-attention", "reads in pieces"), ("no-global", "lacks separate projections")])
+def test_a_claim_says_what_differs_besides_its_mechanism(name, differs):
+    why = claim(f"longformer2020-table10-{name}").why_no_control
+    assert why.startswith("Longformer is the control; ") and differs in why
 
 
 @pytest.mark.parametrize(("name", "rows"), [("longformer2020-table10", 9), ("longformer2020-table7-wikihop", 1)])
