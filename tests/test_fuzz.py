@@ -42,6 +42,8 @@ def built(name):
     from transformers import BertConfig, GPT2Config, LEDConfig, LongformerConfig, RobertaConfig
 
     from repro.data import NgramFilter, Tokens, train_bpe
+    from repro.models.long_reader import Reader, TaskReader
+    from repro.models.task_heads import LabelHead
     from repro.recurrence.memories import complete
     from repro.training import Sequences, TrainConfig
 
@@ -81,12 +83,15 @@ def built(name):
         "GPT2Config": lambda: gpt2, "LongformerConfig": lambda: LongformerConfig(**small, attention_window=[4, 4]),
         "RobertaConfig": lambda: RobertaConfig(**small),
         "roberta": lambda: models.roberta_mini(1, 8, 2, 300, 32),
+        "Coreference": lambda: models.Coreference(8, hidden=4, feature=2),
+        "TaskReader": lambda: TaskReader(Reader(models.longformer_from(built("roberta"), 64, 4), 2), LabelHead(8, 2)),
         "Sequences": lambda: Sequences(np.arange(200) % 9, 8, 2),
         "TrainConfig": lambda: TrainConfig(16, 0.1, validate_every=16)}[name]()
 
 
 ACCEPTED = {  # numbers that an argument may be: every other call with one of `NUMBERS` must fail
-    0: """Fixed.sub_block Prefix.n attend.scale attend.dropout LongformerSelfAttention.dropout gpt2_mini.bos
+    0: """badge.n Coreference.dropout Coreference.genres
+        Fixed.sub_block Prefix.n attend.scale attend.dropout LongformerSelfAttention.dropout gpt2_mini.bos
         roberta_mini.sinusoids longformer_patterns.dilated_heads DecoderConfig.dropout TDMCAConfig.n_experts
         TDMCAConfig.k TDMCAConfig.dropout EncoderDecoderConfig.dropout Seq2SeqConfig.dropout EncoderConfig.dropout
         GPTConfig.dropout LSTMConfig.dropout SparseConfig.dropout TaskModel.dropout TaskModel.forward.lm_weight
@@ -100,7 +105,8 @@ ACCEPTED = {  # numbers that an argument may be: every other call with one of `N
         TrainConfig.checkpoint_every webtext.karma judge.effects judge.room judge.null""",
     -1: "attend.scale webtext.karma judge.effects judge.paper_effect judge.room judge.null",
     -2.5: "attend.scale webtext.karma judge.effects judge.paper_effect judge.room judge.null",
-    2.5: """attend.scale reach_windows.tolerance roberta_mini.sinusoids TaskModel.forward.lm_weight Task.lm_weight
+    2.5: """Coreference.kept
+        attend.scale reach_windows.tolerance roberta_mini.sinusoids TaskModel.forward.lm_weight Task.lm_weight
         sample.temperature RecurrentLM.generate.temperature MemoryLM.generate.temperature perplexity.n_words
         perplexity.n_bytes Summaries.input_weight Summaries.balance TrainConfig.learning_rate
         TrainConfig.weight_decay TrainConfig.clip TrainConfig.checkpoint_every TrainConfig.module_learning_rate
@@ -167,7 +173,9 @@ GOOD = {  # of an argument by its name, where a call has to have it; or, first, 
     "with_memory.memory": "gated", "gold": [[[(0, 1)]]], "predicted": [[[(0, 1)]]], "answer": "a", "facts": [("a", 0)],
     "gold_answer": "a", "gold_facts": [("a", 0)], "sentence_logits": [0.5, 1.0], "paragraph_of": [0, 1],
     "start_logits": torch.zeros(1, 3), "end_logits": torch.zeros(1, 3), "spans": [[(0, 1)]],
-    "LED.forward.input_ids": IDS, "LED.generate.inputs": IDS, "longformer_from.model": lambda: built("roberta")}
+    "LED.forward.input_ids": IDS, "LED.generate.inputs": IDS, "longformer_from.model": lambda: built("roberta"),
+    "HeadLoss.model": lambda: built("TaskReader"), "HeadLoss.task": "reviews", "width": 8,
+    "Coreference.forward.states": torch.ones(4, 8), "words": torch.tensor([[0, 1], [1, 2], [2, 4]])}
 
 
 def carries(kind):

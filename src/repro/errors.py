@@ -23,8 +23,10 @@ def short(value: object, size: int = 100) -> str:
 
 
 def is_series(value: object) -> bool:
-    """Whether a value can be read one by one as a list of values: a text cannot, nor an array without dimensions."""
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
+    """Whether a value can be read one by one as a list of values: a text or a mapping cannot, nor an array without
+    dimensions."""
+    return (isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+            and getattr(value, "ndim", 1) != 0)
 
 
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:

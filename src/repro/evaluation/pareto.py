@@ -1,6 +1,6 @@
 """The Pareto front of several trade-offs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from repro.errors import is_series
 from repro.evaluation.inputs import numbers
@@ -15,7 +15,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     >>> pareto_front([(1, 9.0), (2, 8.0), (2, 8.5), (3, 8.2), (4, 7.0)])
     [0, 1, 4]
     """
-    points = list(points) if is_series(points) and not isinstance(points, Mapping) else [points]
+    points = list(points) if is_series(points) else [points]
     if points:
         numbers(points, "points", (None, 2), finite=False)
     return sorted((k for k, (cost, loss) in enumerate(points) if not any(

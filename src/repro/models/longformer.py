@@ -4,7 +4,7 @@ The weights have the names of transformers' LongformerForMaskedLM. The attention
 multiple of the window and no full mask.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -271,7 +271,7 @@ def _head(model: nn.Module) -> dict[str, Tensor]:
 def windows_per_layer(window: int | Sequence[int], n_layer: int) -> list[int]:
     """One window for each layer."""
     plain = window.tolist() if hasattr(window, "tolist") else window  # numpy's and torch's numbers too
-    each = list(plain) if is_series(plain) and not isinstance(plain, Mapping) else [plain] * n_layer
+    each = list(plain) if is_series(plain) else [plain] * n_layer
     if len(each) != n_layer:
         raise ReproError(f"window is {each}, {len(each)} for {n_layer} layers; give one number, or one for each layer.")
     for one in each:

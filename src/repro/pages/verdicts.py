@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from repro import markup
 from repro.checked import checked
-from repro.errors import unknown
+from repro.errors import check_whole, unknown
 from repro.study.artifacts import beside
 from repro.study.cache import caching
 from repro.study.claims import UNITS, Claim, claims
@@ -65,13 +65,14 @@ def badge(verdict: str, href: str = "", about: str = "", n: int = 0) -> str:
     """A verdict as HTML: its sign and words, in the color and shape that book.css gives it.
 
     href: its link target. about: its tooltip. n: how many claims have it; 0 shows no number.
-    Raises ReproError for a verdict that does not exist.
+    Raises ReproError for a verdict that does not exist, and n below 0.
 
     >>> badge("open")
     '<span class="verdict verdict-open"><span aria-hidden="true">?</span> open</span>'
     """
     if verdict not in LOOKS:
         raise unknown("verdict", verdict, LOOKS)
+    check_whole(n, "n", 0, of="claims")
     kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
     tooltip = f' title="{html.escape(about)}"' if about else ""
     return (f'<{kind} class="verdict {css_class(verdict)}"{link}{tooltip}>'

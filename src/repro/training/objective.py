@@ -320,10 +320,12 @@ def model_settings(model: nn.Module) -> dict:
     return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "architectures")}
 
 
+@checked
 class HeadLoss(nn.Module):
     """The mean loss of a batch, in nats per example, by the head of a `TaskReader`.
 
     model: has a `reader` and a `head`, whose `losses(outputs, batch)` are nats (B,). task: a name for the settings.
+    Raises ReproError for a model without them.
 
     >>> from repro.models import longformer_from, roberta_mini
     >>> from repro.models.long_reader import Reader, TaskReader
@@ -336,6 +338,9 @@ class HeadLoss(nn.Module):
 
     def __init__(self, model: nn.Module, task: str):
         super().__init__()
+        if not hasattr(model, "reader") or not hasattr(getattr(model, "head", None), "losses"):
+            raise ReproError(f"{type(model).__name__} has no reader with a head that has losses; give a TaskReader of "
+                             "repro.models.long_reader.")
         self.model, self.task = model, task
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
