@@ -37,7 +37,7 @@ class Config(RunConfig):
     batch_size: int = Field(8, ge=1)  # examples
     learning_rate: float = Field(1e-4, gt=0)
     head_learning_rate: float | None = Field(None, gt=0)  # None: learning_rate
-    # Of coreference alone: other tasks' runs do not depend on them.
+    # The next four are for coreference only: other tasks' runs do not depend on them.
     max_words: Annotated[int, Field(ge=1), Absent(10)] = 10  # of a mention
     kept: Annotated[float, Field(gt=0), Absent(0.4)] = 0.4  # candidate mentions for each word
     head_hidden: Annotated[int, Field(ge=1), Absent(150)] = 150  # of the networks for mentions and pairs of them
