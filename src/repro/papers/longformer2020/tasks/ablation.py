@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from repro.papers.base.pretraining import PROCESS
 from repro.papers.longformer2020 import conversion
-from repro.papers.longformer2020.tasks import continued
+from repro.papers.longformer2020.tasks import continued, frame
 from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.wikihop import Candidates
@@ -167,24 +166,9 @@ def execute(config, context) -> Outcome:
     return task_of(config).execute(config, context)
 
 
-# Training and test questions, and the tokens of a text, about.
-KNOWN = {"synthetic-candidates": (1_600, 200, 112), "book-names": (1_200, 600, 1_170),
-         "wikihop": (43_738, 5_129, 1_535)}
-RATE = {"smoke": 2e10, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
-
-
-def estimate(config):
-    base = base_of(config)
-    n_train, n_test, whole = KNOWN.get(config.corpus, (1_000, 300, 1_000))
-    d, layers, piece = base.n_embd, base.n_layer, base.n_positions
-    read = min(config.length, whole)
-    seen = min(piece, read) if config.model == "short" else min(config.window, read)
-    forward = read * layers * (24 * d**2 + 4 * seen * d)
-    flops = forward * (3 * config.epochs * (config.n_train or n_train) + n_test)
-    n = PRETRAINING.estimate(base).parameters + (positions_of(config) - piece) * d + 3 * layers * (d**2 + d)
-    kept = config.batch_size * read * d * 4 * (2 * layers + 34 if config.recompute else 34 * layers)
-    return Estimate(n, config.epochs * (config.n_train or n_train) * read, flops, PROCESS + 16 * n + kept,
-                    flops / RATE[config.scale])
+def estimate(config) -> Estimate:
+    """The costs of a run."""
+    return frame.estimate(config, task_of(config), positions_of(config))
 
 
 SCALES = {

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from repro.markup import bounded
 from repro.papers.longformer2020.tasks.ablation import EXPERIMENT, PAPER, WAYS
-from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
+from repro.papers.longformer2020.tasks.frame import by_unit
+from repro.papers.longformer2020.tasks.tables import cell, of
+from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
@@ -32,14 +33,16 @@ def table_10(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         configs = context.plan(scale)
         found = dict(zip(configs, context.at_common_seeds(configs), strict=True))
-        main = found[configs[0]]
+        right = {config: by_unit(records, "accuracy") if records else None for config, records in found.items()}
+        first, *_ = configs
+        main = found[first]
         for config, records in found.items():
-            both = main and records and config is not configs[0]
-            change = _cell(values(records) - values(main), "+.1f") if both else "–" if records else NOT_RUN
+            both = main and records and config is not first
+            change = cell(right[config] - right[first], "+.1f") if both else "–" if records else NOT_RUN
             rows.append([f"this study, {scale}: {config.corpus}", NAMES[config.configuration], f"{config.length:,}",
-                         config.epochs, _cell(values(records)) if records else NOT_RUN, change,
+                         config.epochs, cell(right[config]), change,
                          str(len(records)) if records else NOT_RUN])
-        rows += [[f"this study, {scale}: {configs[0].corpus}", name, "–", "–", f"{main[0].metrics[key]:.1f}", "–", "–"]
+        rows += [[f"this study, {scale}: {first.corpus}", name, "–", "–", f"{main[0].metrics[key]:.1f}", "–", "–"]
                  for key, name in BASELINES.items() if main and key in main[0].metrics]
     return pandas.DataFrame(rows, columns=["source", "configuration", "tokens read", "passes", "accuracy",
                                            "against Longformer", "seeds"])
@@ -55,40 +58,28 @@ def wikihop(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         plan = {config.configuration: config for config in context.plan(scale)}
         found = context.at_common_seeds([plan["short"], plan["epochs-15"]])
-        cells = [_cell(values(records)) if records else NOT_RUN for records in found]
-        gain = _cell(values(found[1]) - values(found[0]), "+.1f") if all(found) else NOT_RUN
-        rows.append([f"this study, {scale}: {plan['short'].corpus}", *cells, gain,
+        right = [by_unit(records, "accuracy") if records else None for records in found]
+        gain = cell(right[1] - right[0], "+.1f") if all(found) else NOT_RUN
+        rows.append([f"this study, {scale}: {plan['short'].corpus}", *map(cell, right), gain,
                      str(len(found[0])) if all(found) else NOT_RUN])
     return pandas.DataFrame(rows, columns=["source", "short", "Longformer", "gain", "seeds"])
 
 
-def values(records: Sequence[Record]) -> "np.ndarray":
-    """(seeds, questions): 100 where an answer is right, else 0."""
-    import numpy as np
-
-    return np.array([record.documents["test"]["accuracy"] for record in records], float)
-
-
-def _cell(found: "np.ndarray", style: str = ".1f") -> str:
-    mean = judge(found, "higher", seeds=1)
-    return bounded(mean.effect, mean.low, mean.high, style)
-
-
-def of(records: Sequence[Record], name: str) -> "np.ndarray":
-    """`values` of one configuration."""
-    return values([record for record in records if record.config["configuration"] == name])
+def accuracy(records: Sequence[Record], name: str) -> "np.ndarray":
+    """(seeds, questions) of one configuration: 100 where its answer is right, else 0."""
+    return by_unit(of(records, configuration=name), "accuracy")
 
 
 def against(name: str, other: str) -> Callable[[list[Record]], Measured]:
     """Accuracy of one configuration minus that of another, by question, in percentage points."""
-    return lambda records: Measured(of(records, name) - of(records, other))
+    return lambda records: Measured(accuracy(records, name) - accuracy(records, other))
 
 
 def largest(records: list[Record]) -> Measured:
     """How much more accuracy is lost without global attention than by the ablation that loses most of all others."""
-    others = {name: of(records, name) for name in LOSSES if name != "no-global"}
+    others = {name: accuracy(records, name) for name in LOSSES if name != "no-global"}
     worst = min(others, key=lambda name: others[name].mean())
-    return Measured(of(records, "no-global") - others[worst], note=f"the other ablation: {NAMES[worst]}")
+    return Measured(accuracy(records, "no-global") - others[worst], note=f"the other ablation: {NAMES[worst]}")
 
 
 def printed_change(name: str, other: str = "longformer") -> float:
@@ -101,7 +92,7 @@ def beyond_guesses(records: list[Record]) -> float:
     most frequent name, or the latest one."""
     first = next(record for record in records if record.config["configuration"] == "longformer")
     guesses = [first.metrics[name] for name in ("chance", "most_frequent", "latest") if name in first.metrics]
-    return max(0.0, float(of(records, "longformer").mean()) - max(guesses))
+    return max(0.0, float(accuracy(records, "longformer").mean()) - max(guesses))
 
 
 def runs(*names: str) -> Callable[[Any], bool]:

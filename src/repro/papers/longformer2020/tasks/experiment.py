@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.base.pretraining import PROCESS
+from repro.papers.longformer2020.tasks import frame
 from repro.papers.longformer2020.tasks.classification import HYPERPARTISAN, IMDB
 from repro.papers.longformer2020.tasks.coreference import COREFERENCE
 from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
@@ -63,33 +63,10 @@ def execute(config, context) -> Outcome:
     return TASKS[config.task].execute(config, context)
 
 
-# Training examples, those read without training, and the tokens of a text, about.
-KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
-         "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600),
-         "synthetic-far-hops": (3_000, 200, 95), "hotpotqa-subset": (2_200, 500, 1_330)}
-RATE = {"smoke": 2e10, "pretrained": 1e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
-
-
-def estimate(config):
-    base = base_of(config)
-    n_train, n_held, length = KNOWN.get(config.corpus, (1_000, 300, 1_000))
-    d, layers, piece = base.n_embd, base.n_layer, base.n_positions
-    if config.model == "longformer-cut":
-        read = min(config.cut, length)
-    elif config.model == "short" and TASKS[config.task].first_piece:
-        read = min(piece, length)
-    else:
-        read = length
-    seen = min(piece, read) if config.model == "short" else min(config.window, read)
-    n_train = config.n_train or n_train
-    forward = read * layers * (24 * d**2 + 4 * seen * d)
-    flops = forward * (3 * config.epochs * n_train + n_held + config.epochs * config.held_out)
-    positions = piece if config.model == "short" else config.max_positions
-    n = PRETRAINING.estimate(base).parameters + (positions - piece) * d + 3 * layers * (d**2 + d)
-    longest = piece if config.model == "short" else config.max_positions
-    kept = config.batch_size * min(longest, 4 * read) * d * 4 * (2 * layers + 34 if config.recompute else 34 * layers)
-    return Estimate(n, config.epochs * n_train * read, flops, PROCESS + 16 * n + kept,
-                    TASKS[config.task].cost * flops / RATE[config.scale])
+def estimate(config) -> Estimate:
+    """The costs of a run."""
+    positions = base_of(config).n_positions if config.model == "short" else config.max_positions
+    return frame.estimate(config, TASKS[config.task], positions, config.held_out)
 
 
 def grid(scale: str) -> list[dict]:
@@ -98,7 +75,7 @@ def grid(scale: str) -> list[dict]:
             if scale in task.scales for model in MODELS]
 
 
-SCALES = tuple(scale for scale in RATE if any(scale in task.scales for task in TASKS.values()))
+SCALES = tuple(scale for scale in frame.RATE if any(scale in task.scales for task in TASKS.values()))
 EXPERIMENT = Experiment(
     name="longformer-tasks", paper=PAPER, config=Config, scales=dict.fromkeys(SCALES, {}), grid=grid, execute=execute,
     estimate=estimate, needs=lambda config: [base_of(config)],

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.base.models import EXPERIMENTS
-from repro.papers.base.pretraining import tokeniser_of
+from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
-from repro.study import Outcome, RunConfig
+from repro.study import Estimate, Outcome, RunConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,9 +74,13 @@ class Task(ABC):
 
     def values(self, records: Sequence[Any]) -> "np.ndarray":
         """(seeds, units) in %: numbers whose mean is the metric."""
-        import numpy as np
+        return by_unit(records, self.metric, self.split)
 
-        return np.array([record.documents[self.split][self.metric] for record in records], float)
+    def unit_of(self, metric: str) -> str:
+        """The unit of a metric; "test_" and "validation_" in front of a name change nothing."""
+        name = metric.partition("_")[2] if metric.startswith(SPLITS) else metric
+        return UNITS.get(name) or self.units.get(name) or (
+            "nats per example" if name.endswith("nats") else "per cent")
 
     def model(self, config: Any, context: Any, words: Words) -> "TaskReader":
         """The model to train. The seed draws its head, and the embeddings of added tokens."""
@@ -85,6 +89,13 @@ class Task(ABC):
     def execute(self, config: Any, context: Any) -> Outcome:
         """A run: one model trained and scored."""
         return execute(config, context, self)
+
+
+def by_unit(records: Sequence[Any], name: str, split: str = "test") -> "np.ndarray":
+    """(seeds, units), such as questions: one of the lists that records of different seeds keep for each unit."""
+    import numpy as np
+
+    return np.array([record.documents[split][name] for record in records], float)
 
 
 def base_of(config: Any) -> RunConfig:
@@ -210,10 +221,39 @@ def execute(config: Any, context: Any, task: Task) -> Outcome:
     metrics |= task.known(config, rows) | {
         "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"]),
         "parameters": sum(weight.numel() for weight in model.parameters())}
-    units = {name: UNITS.get(name) or task.units.get(name.partition("_")[2] if name.startswith(SPLITS) else name)
-             or ("nats per example" if name.endswith("nats") else "per cent") for name in metrics}
-    return Outcome(metrics, units, config.model, result.curves, documents,
+    return Outcome(metrics, {name: task.unit_of(name) for name in metrics}, config.model, result.curves, documents,
                    {"tokeniser": words.coder.fingerprint, "chosen": result.best})
 
 
 UNITS = {"tokens_read": "tokens per example", "train_examples": "examples", "parameters": "weights"}
+# Training examples, those read without training, and the tokens of a text, about.
+KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
+         "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600),
+         "synthetic-far-hops": (3_000, 200, 95), "hotpotqa-subset": (2_200, 500, 1_330),
+         "synthetic-candidates": (1_600, 200, 112), "book-names": (1_200, 600, 1_170),
+         "wikihop": (43_738, 5_129, 1_535)}
+RATE = {"smoke": 2e10, "pretrained": 1e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+LONGEST = 4  # times the mean: tokens of the longest text of a corpus, about
+
+
+def estimate(config: Any, task: Task, positions: int, held_out: int = 0) -> Estimate:
+    """The costs of a run, about.
+
+    positions: of its model. held_out: training examples that are read after every epoch to choose the weights.
+    """
+    base = base_of(config)
+    n_train, n_read, length = KNOWN.get(config.corpus, (1_000, 300, 1_000))
+    n_train = config.n_train or n_train
+    d, layers, piece = base.n_embd, base.n_layer, base.n_positions
+    most = piece if config.model == "short" and task.first_piece else config.max_positions
+    if config.model == "longformer-cut":
+        most = config.cut
+    read = min(most, length)
+    seen = min(piece if config.model == "short" else config.window, read)
+    forward = read * layers * (24 * d**2 + 4 * seen * d)
+    flops = forward * (3 * config.epochs * n_train + n_read + config.epochs * held_out)
+    n = PRETRAINING.estimate(base).parameters + (positions - piece) * d + 3 * layers * (d**2 + d)
+    kept = (config.batch_size * min(most, LONGEST * length) * d * 4
+            * (2 * layers + 34 if config.recompute else 34 * layers))
+    return Estimate(n, config.epochs * n_train * read, flops, PROCESS + 16 * n + kept,
+                    task.cost * flops / RATE[config.scale])

@@ -6,17 +6,19 @@ first stage reads all paragraphs and keeps a few; the second, trained in the sam
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.data.examples import ANSWER_TYPES
-from repro.papers.longformer2020.tasks.frame import Task, encoded, fit, new_model, read_with, words_of
+from repro.papers.longformer2020.tasks.frame import encoded, fit, new_model, read_with, words_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
+    PRETRAINED,
+    SMOKE,
     Answers,
     Laid,
+    SpanTask,
     best_answers,
-    best_scores,
     set_apart,
     span_targets,
 )
@@ -47,10 +49,11 @@ class Reply(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HotpotQA(Task):
+class HotpotQA(SpanTask):
     """Questions whose evidence is in two paragraphs. Question, titles and sentences attend globally."""
 
     special: Sequence[str] = MARKERS
+    units: Mapping[str, str] = field(default_factory=lambda: {"paragraphs_kept": "paragraphs per question"})
     cost: float = 1.8  # the second stage reads less than half; the first one also reads what it trained on
 
     def rows(self, config: Any) -> dict[str, list]:
@@ -79,9 +82,6 @@ class HotpotQA(Task):
         return Example(row, prefix, laid.ids, range(len(prefix)), [at for at, _ in paragraphs + sentences],
                        Answers(spans, laid.places, [one.text for one in row.paragraphs],
                                Marks(paragraphs, sentences, facts, ANSWER_TYPES.index(row.answer_type))))
-
-    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
-        return best_scores(config, self, rows["test"])
 
     def head(self, config: Any, width: int) -> "nn.Module":
         from repro.models.task_heads import EvidenceHeads
@@ -121,7 +121,6 @@ class HotpotQA(Task):
         return {name: sum(values) / len(values) for name, values in by_question.items()}, {
             "id": [row.id for row in rows]} | by_question
 
-
     def execute(self, config: Any, context: Any) -> Outcome:
         """Train and read twice: with all paragraphs, and with those that the first reader keeps. Training questions
         also keep those with evidence."""
@@ -143,7 +142,7 @@ class HotpotQA(Task):
             "one_stage_joint_f1": one_stage["joint_f1"], "both_paragraphs_kept": 100 * sum(whole) / len(whole),
             "paragraphs_kept": sum(map(len, kept["test"])) / len(whole),
             "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"])} | self.known(config, rows)
-        return Outcome(metrics, {name: unit_of(name) for name in metrics}, config.model,
+        return Outcome(metrics, {name: self.unit_of(name) for name in metrics}, config.model,
                        first.curves | {f"stage_two_{name}": curve for name, curve in second.curves.items()},
                        {"test": documents | {"one_stage_joint_f1": before["joint_f1"]}},
                        {"tokeniser": words.coder.fingerprint, "chosen": [first.best, second.best]})
@@ -156,15 +155,6 @@ class HotpotQA(Task):
         with context.progress(sum(map(len, examples.values())), f"reading {name}", "examples") as bar:
             replies = {split: read_with(config, self, model, found, bar)[0] for split, found in examples.items()}
         return result, replies, {"parameters": sum(weight.numel() for weight in model.parameters())}
-
-
-UNITS = {"paragraphs_kept": "paragraphs per question", "tokens_read": "tokens per example",
-         "train_examples": "examples", "parameters": "weights"}
-
-
-def unit_of(metric: str) -> str:
-    """The unit of a metric."""
-    return UNITS.get(metric, "per cent")
 
 
 def evidence(logits: Sequence[float], facts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -213,8 +203,4 @@ def named(row: Any, facts: Sequence[tuple[int, int | None]]) -> list[tuple[str, 
     return [(row.titles[paragraph], sentence) for paragraph, sentence in facts if sentence is not None]
 
 
-HOTPOTQA = HotpotQA("hotpotqa", {
-    "smoke": {"corpus": "synthetic-far-hops", "max_positions": 192, "window": 64, "n_train": 1_440, "held_out": 64,
-              "epochs": 1, "batch_size": 16, "learning_rate": 5e-3, "optimizer": "muon", "cut": 16},
-    "pretrained": {"corpus": "hotpotqa-subset", "held_out": 100, "epochs": 2, "batch_size": 4, "precision": "bf16"}},
-    printed="HotpotQA", metric="joint_f1", unit="question")
+HOTPOTQA = HotpotQA("hotpotqa", {"smoke": SMOKE, "pretrained": PRETRAINED}, "HotpotQA", "joint_f1")

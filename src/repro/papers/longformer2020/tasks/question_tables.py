@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING
 
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
-from repro.papers.longformer2020.tasks.tables import LONG, _cell, gain_claim, table_7
+from repro.papers.longformer2020.tasks.frame import by_unit
+from repro.papers.longformer2020.tasks.tables import LONG, cell, gain_claim, table_7
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, register
-from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
 CHAPTER = "19_question_answering"
@@ -27,7 +26,7 @@ def table_8(context: ArtifactContext) -> "pandas.DataFrame":
     """The leaderboards as printed, in %, and the score of our validation questions."""
     import pandas
 
-    rows = [["the paper, leaderboard", *(f"{row['dataset']}, {row['metric'].split(' as ')[0]}" for _ in "1"),
+    rows = [["the paper, leaderboard", f"{row['dataset']}, {row['metric'].split(' as ')[0]}",
              row["earlier_sota_f1_percent"], row["longformer_large_f1_percent"]]
             for row in printed_rows("longformer2020_table8_leaderboard_large")]
     rows += [["this study, leaderboard", name, "–", NOT_HERE] for name in NAMES]
@@ -79,19 +78,12 @@ def _mean(context: ArtifactContext, scale: str, task: str, name: str) -> str:
     """The mean over questions and seeds of one of Longformer's scores, with its interval."""
     config, = (config for config in context.plan(scale, task=task) if config.model == LONG)
     records = context.records_of(config)
-    return _cell(by_question(records, name)) if records else NOT_RUN
-
-
-def by_question(records: list[Record], name: str) -> "np.ndarray":
-    """(seeds, questions) in % of one score."""
-    import numpy as np
-
-    return np.array([record.documents["test"][name] for record in records], float)
+    return cell(by_unit(records, name) if records else None)
 
 
 def two_stages(records: list[Record]) -> Measured:
     """Joint F1 of Longformer's two stages minus that of the first alone, by question, in percentage points."""
-    return Measured(by_question(records, "joint_f1") - by_question(records, "one_stage_joint_f1"))
+    return Measured(by_unit(records, "joint_f1") - by_unit(records, "one_stage_joint_f1"))
 
 
 def room_left(records: list[Record]) -> float:

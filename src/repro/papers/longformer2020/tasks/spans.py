@@ -74,6 +74,22 @@ class Answers:
         return self.sources[source][start:self.places[last][2]].strip()
 
 
+@dataclass(frozen=True)
+class SpanTask(Task):
+    """Questions whose answers are cut from a text."""
+
+    unit: str = "question"
+
+    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
+        return best_scores(config, self, rows["test"])
+
+
+# Settings of all questions whose answers are spans, by scale.
+SMOKE = {"corpus": "synthetic-far-hops", "max_positions": 192, "window": 64, "n_train": 1_440, "held_out": 64,
+         "epochs": 1, "batch_size": 16, "learning_rate": 5e-3, "optimizer": "muon", "cut": 16}
+PRETRAINED = {"corpus": "hotpotqa-subset", "held_out": 100, "epochs": 2, "batch_size": 4, "precision": "bf16"}
+
+
 def set_apart(config: Any, rows: Iterable[Any]) -> dict[str, list]:
     """Training questions in a shuffled order that is the same for every model and seed: those held out, which choose
     the weights, and up to `n_train` others."""

@@ -1,5 +1,6 @@
 """Table 7: Longformer and the short model on every task, printed and ours; and the claims that it makes."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.markup import bounded
@@ -10,6 +11,7 @@ from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
     from repro.papers.longformer2020.tasks.frame import Task
@@ -41,22 +43,28 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     configs = {config.model: config for config in context.plan(scale, task=task.name)}
     found = dict(zip(configs, context.at_common_seeds(list(configs.values())), strict=True))
     values = {model: task.values(records) for model, records in found.items() if records}
-    cells = [_cell(values.get(model)) for model in MODELS]
-    gain = _cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
+    cells = [cell(values.get(model)) for model in MODELS]
+    gain = cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
     best = [record.metrics["best"] for record in found[LONG] if "best" in record.metrics]
     return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", str(len(found[LONG])) if values else NOT_RUN]
 
 
-def _cell(values: Any, style: str = ".1f") -> str:
+def cell(values: "np.ndarray | None", style: str = ".1f") -> str:
+    """The mean of (seeds, units) with its 95% interval; None: not run."""
     if values is None:
         return NOT_RUN
     found = judge(values, "higher", seeds=1)
     return bounded(found.effect, found.low, found.high, style)
 
 
-def scores(records: list[Record], model: str) -> Any:
+def of(records: Sequence[Record], **settings: Any) -> list[Record]:
+    """The records of runs with these settings."""
+    return [record for record in records if all(record.config[name] == value for name, value in settings.items())]
+
+
+def scores(records: Sequence[Record], model: str) -> "np.ndarray":
     """(seeds, units) in % of one model on the task of these records."""
-    chosen = [record for record in records if record.config["model"] == model]
+    chosen = of(records, model=model)
     return TASKS[chosen[0].config["task"]].values(chosen)
 
 

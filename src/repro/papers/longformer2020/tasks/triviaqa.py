@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.longformer2020.tasks.frame import Task
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
+    PRETRAINED,
+    SMOKE,
     Answers,
     Laid,
+    SpanTask,
     best_answers,
-    best_scores,
     set_apart,
     span_targets,
 )
@@ -40,7 +41,7 @@ def document_of(row: Any) -> str:
 
 
 @dataclass(frozen=True)
-class TriviaQA(Task):
+class TriviaQA(SpanTask):
     """A question, then its document. The question attends globally."""
 
     def rows(self, config: Any) -> dict[str, list]:
@@ -60,9 +61,6 @@ class TriviaQA(Task):
         prefix = [words.cls, *words.encode(row.question), words.sep]
         spans = laid.spans((0, *place) for place in matches(document, row.answers))
         return Example(row, prefix, laid.ids, range(len(prefix)), targets=Answers(spans, laid.places, [document]))
-
-    def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
-        return best_scores(config, self, rows["test"])
 
     def head(self, config: Any, width: int) -> "nn.Module":
         from repro.models.task_heads import SpanHead
@@ -84,8 +82,4 @@ class TriviaQA(Task):
             "id": [row.id for row in rows], "f1": f1, "exact_match": exact}
 
 
-TRIVIAQA = TriviaQA("triviaqa", {
-    "smoke": {"corpus": "synthetic-far-hops", "max_positions": 192, "window": 64, "n_train": 1_440, "held_out": 64,
-              "epochs": 1, "batch_size": 16, "learning_rate": 5e-3, "optimizer": "muon", "cut": 16},
-    "pretrained": {"corpus": "hotpotqa-subset", "held_out": 100, "epochs": 2, "batch_size": 4, "precision": "bf16"}},
-    printed="TriviaQA", metric="f1", unit="question")
+TRIVIAQA = TriviaQA("triviaqa", {"smoke": SMOKE, "pretrained": PRETRAINED}, "TriviaQA", "f1")
