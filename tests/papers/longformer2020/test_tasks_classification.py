@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.evaluation.classification import score
 from repro.papers.longformer2020.tasks import experiment as tasks
 from repro.papers.longformer2020.tasks import frame, tables
-from repro.papers.longformer2020.tasks.classification import FOLDS, HYPERPARTISAN, IMDB, fold
+from repro.papers.longformer2020.tasks.classification import FOLDS, HYPERPARTISAN, IMDB, fold, unseen
 from repro.study import artifact, claim, experiment, run
 from repro.study.settings import as_text
 from repro.training import LengthBuckets
@@ -42,6 +42,14 @@ def test_the_plan_of_pretrained():
         assert same == plan[0 if config.task == "imdb" else 3].model_dump(exclude={"model"})
         told = EXPERIMENT.estimate(config)
         assert told.parameters > 22e6 and told.seconds > 0 and told.memory_bytes > 2**30
+
+
+def test_no_text_is_trained_and_tested():
+    train, test = ([LabelledText(name, text, 0) for name, text in rows.items()] for rows in (
+        {"a": "one  text\n", "b": "another", "c": "one text more"}, {"d": "one text"}))
+    assert [row.id for row in unseen(train, test)] == ["b", "c"]
+    rows = IMDB.rows(EXPERIMENT.plan("smoke", {"task": "imdb"})[0])
+    assert not {row.text for row in rows["train"]} & {row.text for row in rows["test"]}
 
 
 @pytest.fixture(scope="module")

@@ -227,7 +227,7 @@ def execute(config: Any, context: Any, task: Task) -> Outcome:
 
 UNITS = {"tokens_read": "tokens per example", "train_examples": "examples", "parameters": "weights"}
 # Training examples, those read without training, and the tokens of a text, about.
-KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (6_000, 5_500, 290), "hyperpartisan": (452, 193, 800),
+KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (9_500, 5_500, 290), "hyperpartisan": (452, 193, 800),
          "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600),
          "synthetic-far-hops": (3_000, 200, 95), "hotpotqa-subset": (2_200, 500, 1_330),
          "synthetic-candidates": (1_600, 200, 112), "book-names": (1_200, 600, 1_170),
