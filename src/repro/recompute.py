@@ -34,7 +34,7 @@ def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> A
     if not active or not torch.is_grad_enabled():
         return function(*args, **kwargs)
     module = getattr(function, "__self__", function)
-    random = any(part.training and part.p > 0 for part in module.modules() if isinstance(part, nn.Dropout))
+    random = any(part.training and _dropped(part) > 0 for part in module.modules())
     leaves, form = tree_flatten((args, kwargs))
 
     def again(*leaves: Any) -> Any:  # tensors inside other arguments would be kept even where a whole window is
@@ -42,6 +42,12 @@ def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> A
         return function(*args, **kwargs)
 
     return checkpoint(again, *leaves, use_reentrant=False, preserve_rng_state=random)
+
+
+def _dropped(part: nn.Module) -> float:
+    """The share of numbers that a module itself drops in training: a `Dropout`, or attention with a field `dropout`."""
+    share = part.p if isinstance(part, nn.Dropout) else getattr(part, "dropout", 0.0)
+    return share if isinstance(share, float) else 0.0
 
 
 def training_step(model: nn.Module, ids: Tensor, window: int, recompute: str = "none",

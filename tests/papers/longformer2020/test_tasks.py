@@ -1,5 +1,7 @@
 """Texts read whole, in pieces, or cut: against the plain encoder, piece by piece."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
@@ -66,6 +68,47 @@ def test_a_longformer_equals_the_plain_encoder_where_its_window_holds_the_text(b
             prefixes, states = by_hand(base, example)
             assert torch.allclose(read.context[k, :len(states)], states, atol=2e-5) is same
             assert torch.allclose(read.prefix[k, 0, :len(prefixes[0])], prefixes[0], atol=2e-5) is same
+
+
+@pytest.mark.parametrize(("piece", "window"), [(PIECE, Full()), (None, 4)])
+def test_texts_without_a_context_have_the_states_of_their_prefix(base, piece, window):
+    reader = Reader(longformer_from(base, PIECE if piece else 64, window).eval(), SEP, piece)
+    alone = reader(padded([text(2, 0), text(1, 0)]))
+    assert alone.context.shape[:2] == (2, 0) == alone.in_context.shape and alone.pieces.sum(1).tolist() == [1, 1]
+    among = reader(padded([text(2, 0), text(1, 40)]))
+    assert among.in_context.sum(1).tolist() == [0, 40]
+    want = base(torch.tensor([[*text(2, 0).prefix, SEP]])).last_hidden_state[0, :2]
+    for read in (alone, among):
+        assert torch.allclose(read.prefix[0, 0], want, atol=2e-5)
+
+
+@pytest.mark.parametrize("dropped", ["states and attention", "attention alone"])
+@pytest.mark.parametrize(("piece", "window"), [(PIECE, Full()), (None, 4)])
+def test_recomputed_layers_have_the_same_losses_and_gradients(base, piece, window, dropped):
+    """With dropout, which has to be the same in the second computation."""
+    batch, found = padded([text(2, 30, global_prefix=[0]), text(1, 4)]), []
+    for recompute in (False, True):
+        reader = Reader(longformer_from(deepcopy(base), PIECE if piece else 64, window), SEP, piece).train()
+        attention, calls = reader.encoder.longformer.encoder.layer[0].attention.self, []
+        attention.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        assert attention.dropout == 0.1
+        for module in reader.modules() if dropped == "attention alone" else ():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        if recompute:
+            reader.encoder.gradient_checkpointing_enable()
+        torch.manual_seed(5)
+        read = reader(batch)
+        loss = sum((states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum()
+                   for states in (read.context, read.prefix))
+        loss.backward()
+        assert len(calls) == 1 + recompute  # the layer runs again in the backward pass
+        found.append((loss.detach(), {name: weight.grad for name, weight in reader.named_parameters()}))
+    (loss, grads), (again, others) = found
+    assert torch.equal(loss, again) and grads.keys() == others.keys()
+    assert grads["encoder.longformer.embeddings.word_embeddings.weight"].abs().max() > 0.01
+    for name, grad in grads.items():
+        torch.testing.assert_close(grad, others[name], atol=1e-4, rtol=1e-4)
 
 
 def test_only_global_tokens_reach_far_ones_and_gradients_flow_back(base):
