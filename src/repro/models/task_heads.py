@@ -63,7 +63,7 @@ class SpanHead(nn.Module):
     def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
         """(B,) nats: `any_span_loss` of each example; 0 for one without a right span in what is read."""
         known = batch["spans"][:, 0, 0] >= 0
-        nats = 0 * outputs["start"][:, 0].float()  # with gradients, also if no example has a right span
+        nats = 0 * outputs["start"].float().sum(1)  # with gradients, also if no example has a right span
         if known.any():
             start, end, text = (outputs[name][known] for name in ("start", "end", "text"))
             nats[known] = any_span_loss(start, end, batch["spans"][known], text, reduction="none")
@@ -86,11 +86,12 @@ class EvidenceHeads(nn.Module):
     def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The span head's outputs; `type` (B, n_types); and (B, N) of each kind, -inf without a state."""
         found = self.span(read, batch) | {"type": self.answer_type(read.first)}
+        context, known = F.pad(read.context, (0, 0, 0, 1)), F.pad(read.in_context, (0, 1))  # and a token not read
         for kind, head in self.evidence.items():
             at = batch[kind][..., 0]
-            here = (at >= 0) & read.in_context.gather(1, at.clamp(min=0))
-            states = read.context.gather(1, at.clamp(min=0)[..., None].expand(-1, -1, read.context.shape[-1]))
-            found[kind] = head(states).squeeze(-1).float().masked_fill(~here, -torch.inf)
+            at = at.where(at >= 0, known.shape[1] - 1)
+            states = context.gather(1, at[..., None].expand(-1, -1, context.shape[-1]))
+            found[kind] = head(states).squeeze(-1).float().masked_fill(~known.gather(1, at), -torch.inf)
         return found
 
     def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:

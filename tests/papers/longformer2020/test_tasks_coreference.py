@@ -45,6 +45,8 @@ def test_a_cut_leaves_out_words_and_mentions_that_are_not_whole():
     assert whole["sentences"].tolist() == [[0, 0, 0, 0, 1, 1, 1]]
     assert cut["words"].tolist() == [[[0, 3], [3, 8], [8, 19], [19, 23]]]  # "She" ends at 26
     assert cut["mentions"].tolist() == [[[0, 1, 0], [2, 4, 1]]]
+    nothing = TASK.targets([example.cut(2), example])
+    assert nothing["words"].dtype == torch.int64 and not nothing["words"][0].any() and nothing["mentions"].shape[1] == 4
     both = TASK.targets([example.cut(25), example])
     assert both["words"].shape == (2, 7, 2) and not both["words"][0, 4:].any()
 

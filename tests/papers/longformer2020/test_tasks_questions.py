@@ -3,6 +3,7 @@
 import importlib
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -195,6 +196,33 @@ def test_a_batch_without_a_right_span_still_trains(words):
     empty = TRIVIAQA.example(SAIL, words).cut(0)
     assert best_answers({name: torch.zeros(1, 0) for name in ("start", "end")} | {
         "text": torch.zeros(1, 0, dtype=torch.bool)}, [empty]) == [""]
+
+
+def test_questions_of_which_nothing_was_read_train_and_answer_beside_others(words):
+    """The second stage of a question none of whose paragraphs was read has no paragraphs at all."""
+    torch.manual_seed(0)
+    whole = HOTPOTQA.example(SAIL, words)
+    nothing = only(whole, [])
+    assert nothing.context == [] and nothing.targets.rest.sentences == [] and nothing.targets.spans == []
+    heads, states = EvidenceHeads(6, 3, KINDS), torch.randn(2, len(whole.context), 6)
+    for examples in ([nothing], [nothing, whole], [whole, nothing]):
+        batch = padded(examples) | HOTPOTQA.targets(examples)
+        assert batch["text"].dtype == torch.bool and batch["sentences"].dtype == torch.int64
+        read = read_of(states[:len(examples), :batch["context"].shape[1]].clone().requires_grad_())
+        read = replace(read, prefix=torch.ones(len(examples), 1, 1, 6), in_context=torch.stack([
+            torch.arange(batch["context"].shape[1]) < len(one.context) for one in examples]))
+        found = heads(read, batch)
+        losses = heads.losses(found, batch)
+        losses.sum().backward()
+        assert all(weight.grad.isfinite().all() for weight in heads.parameters() if weight.grad is not None)
+        k = examples.index(nothing)
+        assert losses[k].item() == pytest.approx(-found["type"][k].log_softmax(-1)[0].item(), abs=1e-6)
+        reply = HOTPOTQA.predictions({name: x.detach() for name, x in found.items()}, examples)[k]
+        assert reply.facts == [] and kept_of(reply) == [] and reply.answer in ("", "yes", "no")
+        if len(examples) == 2:  # the other question costs what it costs alone
+            alone = padded([whole]) | HOTPOTQA.targets([whole])
+            rest = replace(read_of(states[1 - k:2 - k]), prefix=torch.ones(1, 1, 1, 6))
+            torch.testing.assert_close(losses[1 - k:2 - k], heads.losses(heads(rest, alone), alone))
 
 
 def test_answers_across_a_seam_of_pieces(words):

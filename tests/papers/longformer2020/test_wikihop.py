@@ -1,5 +1,8 @@
 """Questions with candidates: the format token by token, logits against a plain encoder, and the nine configurations."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +15,7 @@ from repro.errors import ReproError
 from repro.models import longformer_from
 from repro.models.long_reader import Reader, TaskReader
 from repro.models.task_heads import CandidateHead
-from repro.papers.longformer2020.tasks import ablation, continued
+from repro.papers.longformer2020.tasks import ablation, continued, frame
 from repro.papers.longformer2020.tasks.frame import collate
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.wikihop import SPECIAL, Candidates
@@ -93,6 +96,31 @@ def test_gradients_are_finite_where_a_question_has_fewer_candidates(encoder, pre
     loss.backward()
     grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert torch.isfinite(loss) and all(torch.isfinite(grad).all() for grad in grads)
+
+
+@pytest.mark.parametrize("name", ["short", "full-attention", "longformer"])
+def test_too_many_candidates_are_named_before_training_begins(name, monkeypatch):
+    """The question ROW has 18 tokens before its context; one of the context and a separator make 20."""
+    config, = ablation.EXPERIMENT.plan("smoke", {"configuration": name})
+    few = MultipleChoice("2", "who ran", ("ann", "ben"), 0, ("cid saw ben .",))
+    task, rows = ablation.task_of(config), [few, ROW, replace(ROW, id="x7")]
+
+    def encoded(positions):
+        monkeypatch.setattr(frame, "base_of", lambda config: SimpleNamespace(n_positions=positions))
+        length = positions if name == "longformer" else 60
+        return frame.encoded(config.model_copy(update={"length": length}), task, rows, WORDS)
+
+    assert [len(one.context) for one in encoded(20)] == ([4, 1, 1] if name == "longformer" else [4, 9, 9])
+    with pytest.raises(ReproError, match=r"^2 of 3 examples of synthetic-candidates .* reads 19 tokens at once, .* "
+                                         r"more than 17: 1 \(18 tokens\), x7 \(18 tokens\); leave them out"):
+        encoded(19)
+
+
+def test_an_error_names_ten_questions_at_most():
+    config, = ablation.EXPERIMENT.plan("smoke", {"configuration": "longformer"})
+    rows = [replace(ROW, id=f"q{k}") for k in range(12)]
+    with pytest.raises(ReproError, match=r"12 of 12 .* q9 \(18 tokens\) and 2 more; leave them out"):
+        frame.encoded(config.model_copy(update={"length": 9}), ablation.task_of(config), rows, WORDS)
 
 
 def test_scores_count_right_answers_and_keep_each_question():

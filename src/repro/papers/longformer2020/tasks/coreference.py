@@ -67,7 +67,7 @@ class Clusters(Task):
         found: dict[str, list[Tensor]] = {}
         for one in examples:
             words = [place for place in one.targets if place[1] <= len(one.context)]
-            parts = {"words": torch.tensor(words).reshape(-1, 2), "mentions": torch.tensor([
+            parts = {"words": torch.tensor(words, dtype=torch.int64).reshape(-1, 2), "mentions": torch.tensor([
                 (start, stop, number) for number, cluster in enumerate(one.row.clusters)
                 for start, stop in cluster if stop <= len(words)], dtype=torch.int64).reshape(-1, 3)}
             parts["sentences"] = torch.tensor([k for k, each in enumerate(one.row.sentences) for _ in each])

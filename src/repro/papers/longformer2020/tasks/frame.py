@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from repro.errors import ReproError
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 SPLITS = "validation", "test"
+SHOWN = 10  # examples that an error names
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,31 @@ def new_model(config: Any, context: Any, task: Task, words: Words) -> "TaskReade
 
 def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[Example]:
     """The examples of these rows: contexts are cut at the positions of the Longformer, for every model, and at `cut`
-    tokens for the control."""
+    tokens for the control. Raises ReproError if what stands before a context fills what the model reads at once."""
     found = [task.example(row, words) for row in rows]
+    check_room(config, task, found)
     found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
     return [one.cut(config.cut) for one in found] if config.model == "longformer-cut" else found
+
+
+def piece_of(config: Any, task: Task) -> int:
+    """Tokens that a model reads at once."""
+    if config.model != "short":
+        return config.max_positions
+    known = base_of(config).n_positions
+    return min(task.piece or known, known)
+
+
+def check_room(config: Any, task: Task, examples: Sequence[Example]) -> None:
+    """Raise ReproError for examples whose prefix leaves no room for a token of the context and the separator."""
+    piece = piece_of(config, task)
+    full = [f"{one.row.id} ({len(one.prefix)} tokens)" for one in examples if len(one.prefix) + 2 > piece]
+    if full:
+        more = f" and {len(full) - SHOWN} more" if len(full) > SHOWN else ""
+        raise ReproError(f"{len(full)} of {len(examples)} examples of {config.corpus} leave no room for their context, "
+                         f"since model {config.model} reads {piece} tokens at once, and what precedes the context has "
+                         f"more than {piece - 2}: {', '.join(full[:SHOWN])}{more}; leave them out of the corpus, or "
+                         "take a base with more positions.")
 
 
 def collate(task: Task, examples: Sequence[Example]) -> "dict[str, Tensor]":

@@ -96,8 +96,8 @@ class HotpotQA(SpanTask):
 
         found = span_targets(examples) | {"types": torch.tensor([one.targets.rest.type for one in examples])}
         for kind in KINDS:
-            rows = [torch.tensor([(at, label) if at < len(one.context) else (-1, -1)
-                                  for at, label in getattr(one.targets.rest, kind)]) for one in examples]
+            rows = [torch.tensor([(at, label) if at < len(one.context) else (-1, -1) for at, label in getattr(
+                one.targets.rest, kind)], dtype=torch.int64).reshape(-1, 2) for one in examples]
             found[kind] = pad_sequence(rows, batch_first=True, padding_value=-1)
         return found
 

@@ -123,8 +123,8 @@ def span_targets(examples: Sequence[Example]) -> "dict[str, Tensor]":
 
     kept = [[pair for pair in one.targets.spans if pair[1] < len(one.context)] or [(-1, -1)] for one in examples]
     most = max(map(len, kept))
-    text = [torch.tensor([source != NOWHERE for source, _, _ in one.targets.places[:len(one.context)]])
-            for one in examples]
+    text = [torch.tensor([source != NOWHERE for source, _, _ in one.targets.places[:len(one.context)]],
+                         dtype=torch.bool) for one in examples]
     return {"spans": torch.tensor([pairs + pairs[:1] * (most - len(pairs)) for pairs in kept]),
             "text": pad_sequence(text, batch_first=True)}
 
