@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 from repro.errors import ReproError, short
 
 HINT = "give a checkpoint of that kind"
+# What transformers and torch raise for settings that fit no model, or no weights of the folder.
+UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+         struct.error)
 
 
 def home() -> Path:
@@ -23,8 +27,8 @@ def located(name_or_folder: str | Path) -> str | Path:
     """The folder of a model that `repro models fetch` brought, by its name; anything else stays as it is. A folder of
     that name in the working directory comes first, as in transformers."""
     name = str(name_or_folder)
-    fetched = home() / name
-    is_name = bool(name) and Path(name).name == name and not Path(name).exists()
+    fetched, exists = home() / name, Path(name).exists()
+    is_name = bool(name) and Path(name).name == name and not exists
     return str(fetched) if is_name and (fetched / "config.json").is_file() else name_or_folder
 
 
@@ -33,22 +37,29 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
     """Within it a checkpoint is read from where it says: the folder of a fetched model, another folder, or a hub name
     such as `example`.
 
-    Raises ReproError for what is no name, when there is none, when the hub cannot be reached, and for a damaged one.
+    Raises ReproError for what is no name, when there is none, when the hub cannot be reached, for a damaged one, and
+    for one that cannot be loaded with its settings.
     """
-    if not isinstance(name_or_folder, (str, Path)):
+    try:
+        known = isinstance(name_or_folder, (str, Path))
+        name_or_folder = located(name_or_folder) if known else name_or_folder
+    except OSError:  # too long for a file system
+        known = False
+    if not known:
         raise ReproError(f"a checkpoint is read by its folder or hub name such as {example}, not by "
                          f"{name_or_folder!r:.60}.")
 
     from huggingface_hub.errors import LocalEntryNotFoundError, StrictDataclassError
     from safetensors import SafetensorError
 
-    name_or_folder = located(name_or_folder)
     fetch = "" if Path(name_or_folder).name != str(name_or_folder) else (
         f" If `repro models list` has {name_or_folder}, run `repro models fetch {name_or_folder}`.")
     try:
         with quietly():
             yield name_or_folder
-    except (SafetensorError, json.JSONDecodeError, StrictDataclassError) as error:
+    except ReproError:
+        raise
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, StrictDataclassError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
                          "again.") from error
     except OSError as error:
@@ -62,6 +73,16 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
                              f"model.safetensors.{fetch}") from error
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          f"{example} or a folder with config.json and model.safetensors.{fetch}") from error
+    except ImportError as error:
+        raise ReproError(f"the checkpoint in {name_or_folder} cannot be loaded: {error} Install the package, or leave "
+                         "out the setting that needs it.") from error
+    except UNFIT as error:
+        if "ignore_mismatched_sizes" in str(error):
+            raise ReproError(f"{name_or_folder} has weights of other shapes than its config.json says; give a whole "
+                             "checkpoint.") from error
+        raise ReproError(f"the checkpoint in {name_or_folder} cannot be loaded with its settings "
+                         f"({short(error, 200)}); correct config.json, or make the "
+                         "checkpoint again.") from error
 
 
 def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = HINT,
@@ -83,15 +104,7 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
     """The model that `read`, a `from_pretrained`, loads, and its loading report. Raises ReproError for a checkpoint of
     another kind, and where weights are missing."""
     config_of(kind, name_or_folder, hint, **kwargs)
-    try:
-        model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
-    except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
-            raise
-        raise ReproError(f"{name_or_folder} has weights of other shapes than its config.json says; give a whole "
-                         "checkpoint.") from error
-    except ImportError as error:
-        raise ReproError(f"{name_or_folder} cannot be loaded with {kwargs or 'these settings'}: {error}") from error
+    model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
     if lost := sorted(loading["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
                          "checkpoint.")

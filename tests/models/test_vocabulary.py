@@ -51,7 +51,7 @@ def test_the_cut_model_reads_the_same_tokens_and_predicts_rows_of_the_whole_mode
     ids = torch.tensor([[cut_coder.bos, *cut_coder.encode(texts[0])]])
     with torch.no_grad():
         want = model(torch.tensor(kept)[ids]).logits[..., kept]
-        assert torch.equal(made(ids).logits, want)
+        torch.testing.assert_close(made(ids).logits, want, rtol=0, atol=1e-5)
     assert made.get_output_embeddings().weight is made.get_input_embeddings().weight
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut"]
 
@@ -103,7 +103,8 @@ def test_gpt2_is_cut_too(tiny_gpt2, tmp_path):
     assert 257 < len(kept) < coder.vocab_size
     ids = torch.tensor([[cut_coder.bos, *cut_coder.encode("the cat")]])
     with torch.no_grad():
-        assert torch.equal(made(ids).logits, model(torch.tensor(kept)[ids]).logits[..., kept])
+        want = model(torch.tensor(kept)[ids]).logits[..., kept]
+        torch.testing.assert_close(made(ids).logits, want, rtol=0, atol=1e-5)  # products of another size may round so
     assert cut_coder.decode(cut_coder.encode("日本 dogs")) == "日本 dogs"
 
 

@@ -339,7 +339,7 @@ def test_a_roberta_with_its_output_layer_and_checkpoints_that_are_none(shake, tm
     GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9)).save_pretrained(tmp_path / "gpt2")
     (tmp_path / "empty").mkdir()
     (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
-    for name, said in (("gpt2", "is of gpt2, not of BERT or RoBERTa; give one"), ("empty", "has no config.json"),
+    for name, said in (("gpt2", "is of gpt2, not of BERT or RoBERTa; give one"), ("empty", "holds no config.json"),
                        ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentEncoder.from_pretrained(tmp_path / name)

@@ -95,6 +95,13 @@ def folder(name: str) -> Path:
     return home() / name
 
 
+def place(name_or_folder: str | Path) -> Path:
+    """A folder as it is, or that of a fetched model by its name. Raises ReproError for what is neither."""
+    with reading(name_or_folder, "gpt2"):
+        here = Path(name_or_folder)
+        return here if here.is_dir() else folder(str(name_or_folder))
+
+
 def is_here(name: str) -> bool:
     """Whether a model was fetched and its files have their sizes; `check` also reads them."""
     try:
@@ -135,13 +142,12 @@ def load(name_or_folder: str | Path, dtype: Any = None) -> tuple[Any, Tokeniser]
     writes.
 
     dtype: of the weights, "auto" for the stored one; None: float32. Raises ReproError for an unknown name, a model that
-    is not here, a folder that holds none, and a tokenizer that belongs to another model.
+    is not here, a folder that holds none or one that cannot be loaded, and a tokenizer that belongs to another model.
     """
     import torch
     import transformers
 
-    here = Path(name_or_folder)
-    here = here if here.is_dir() else folder(str(name_or_folder))
+    here = place(name_or_folder)
     with reading(here, "gpt2"):
         if not (here / "config.json").is_file():
             raise ReproError(f"{here} has no config.json; give the folder of a model, or one of "
@@ -234,7 +240,9 @@ def _convert(model: Pretrained, raw: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
     if not (target / WEIGHTS[0]).exists():
         with reading(raw, model.name):
-            getattr(transformers, model.architecture).from_pretrained(str(raw)).save_pretrained(target)
+            made = getattr(transformers, model.architecture).from_pretrained(str(raw))
+        with quietly():
+            made.save_pretrained(target)
     _write_json(target / "config.json", read_config(raw) | {"architectures": [model.architecture]})
 
 
@@ -247,7 +255,7 @@ def _convert_gguf(model: Pretrained, raw: Path, target: Path) -> None:
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    with quietly():
+    with reading(raw, model.name):
         coder = AutoTokenizer.from_pretrained(str(raw), gguf_file=model.file)
         made = AutoModelForCausalLM.from_pretrained(
             str(raw), gguf_file=model.file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True))

@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.checkpoints import quietly, whole_folder
 from repro.data import Tokeniser, corpus
-from repro.errors import ReproError
+from repro.errors import ReproError, short
 from repro.models import pretrained
 
 STUDY_TEXTS = (("pg19-subset", "train", 60), ("pg19-subset", "validation", None), ("pg19-subset", "test", None),
@@ -43,13 +43,14 @@ def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
     """
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")
-    here = Path(source) if Path(source).is_dir() else pretrained.folder(str(source))
+    here = pretrained.place(source)
     model, coder = pretrained.load(here, dtype="auto")
     tokenizer, size, target = json.loads(coder.backend.to_str()), coder.vocab_size, Path(target)
     configs = [one for one in (model.config, getattr(model, "generation_config", None)) if one]
-    special = [int(k) for config in configs for ids in _special(config).values() for k in np.atleast_1d(ids)]
-    if special and max(special) >= size:
-        raise ReproError(f"config.json of {here} names token {max(special)}, but its tokenizer has ids 0 to "
+    special = [k for config in configs for ids in _special(config).values()
+               for k in (ids if isinstance(ids, list) else [ids])]
+    if strange := [k for k in special if type(k) is not int or not 0 <= k < size]:
+        raise ReproError(f"config.json of {here} names token {short(strange[0], 40)}, but its tokenizer has ids 0 to "
                          f"{size - 1}: it is the tokenizer of another model.")
     kept = kept_tokens(tokenizer, coder.used(texts), special)
     _keep_rows(model, kept)

@@ -313,12 +313,14 @@ def recurrent_class(base: type) -> type:
 def decoder_of(name_or_path) -> tuple:
     """The config of a checkpoint (hub name or folder) and its class in transformers. Raises ReproError for a model that
     is no decoder."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 
     kind = config_of(None, name_or_path).get("model_type")
     known = isinstance(kind, str) and kind in CONFIG_MAPPING_NAMES
     config = AutoConfig.from_pretrained(str(name_or_path)) if known else None
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+    decodes = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    # Without this setting BERT and its kin see later tokens even in their class for causal language modeling.
+    if not decodes or type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         raise ReproError(f"{name_or_path} is a checkpoint of {kind}, which is no decoder; give GPT-2, Llama, Mistral, "
                          "Qwen or Gemma.")
     return config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]

@@ -17,7 +17,7 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
 from repro.checked import checked
-from repro.checkpoints import quietly, reading
+from repro.checkpoints import config_of, quietly, reading
 from repro.errors import ReproError, check_whole, short, unknown
 from repro.ids import check_ids, what
 from repro.recompute import recomputed
@@ -137,17 +137,14 @@ class RecurrentEncoder(PreTrainedModel):
         """
         check_settings(recurrence)
         with reading(name_or_folder, cls.example) as name_or_folder:
-            values, _ = PretrainedConfig.get_config_dict(str(name_or_folder))
-        if not values:
-            raise ReproError(f"{name_or_folder} has no config.json; give the folder of a checkpoint.")
-        made = _class_for(cls, values.get("model_type"), f"the checkpoint {name_or_folder}")
-        config = made.config_class.from_dict(values)
-        stored = getattr(config, "recurrence", None)
-        if stored is not None:
-            check_same(name_or_folder, stored, recurrence)
-        else:
-            config.recurrence = (recurrence or PAPER).to_dict()
-        with reading(name_or_folder, cls.example):
+            values = config_of(None, name_or_folder)
+            made = _class_for(cls, values.get("model_type"), f"the checkpoint {name_or_folder}")
+            config = made.config_class.from_dict(values)
+            stored = getattr(config, "recurrence", None)
+            if stored is not None:
+                check_same(name_or_folder, stored, recurrence)
+            else:
+                config.recurrence = (recurrence or PAPER).to_dict()
             model, loading = super(RecurrentEncoder, made).from_pretrained(
                 str(name_or_folder), config=config, output_loading_info=True, **{"dtype": torch.float32} | kwargs)
         lost = sorted(name for name in loading["missing_keys"]

@@ -54,19 +54,22 @@ class WindowByWindow:
         layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
         windows.
 
-        Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, or
-        labels of another shape.
+        Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, labels of
+        another shape, and ids and labels that the model does not know.
         """
         window = context_of(self) if window is None else window
         check_window(window, overlap, context_of(self))
         if truncate is not None:
             check_whole(truncate, "truncate", of="windows")
-        check_ids(input_ids, name="input_ids", least=1 if labels is None else 2)
+        known = self.get_input_embeddings().num_embeddings
+        check_ids(input_ids, known, name="input_ids", least=1 if labels is None else 2)
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
         if labels is not None and (not isinstance(labels, Tensor) or labels.shape != input_ids.shape):
             raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids "
                              f"{tuple(input_ids.shape)}; they must be the same.")
+        if labels is not None and labels is not input_ids:
+            check_ids(labels.masked_fill(labels == -100, 0), known, name="labels")
         length = input_ids.shape[1]
         # The last token has no target: its logits are needed, its loss is not.
         cover = windows(length + 1 if return_logits else length, window, overlap)
