@@ -12,7 +12,7 @@ from typing import Any
 from repro.errors import ReproError, short
 
 HINT = "give a checkpoint of that kind"
-# What transformers and torch raise for settings that fit no model, or no weights of the folder.
+# Errors of transformers and torch for settings that fit no model, or no weights of the folder.
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
          struct.error)
 
