@@ -2,6 +2,7 @@
 
 import pandas
 import pytest
+from letters import smallest
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
@@ -107,21 +108,37 @@ def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(fr
     assert len({line.get_color() for line in small.values()}) == 3
 
 
-def test_the_cost_front_goes_through_the_points_that_nothing_beats():
-    rows = [("small", "recurrent", 0, 200, 1.0, 9.0), ("small", "recurrent", 0, 300, 2.0, 8.0),
-            ("small", "baseline", 0, 200, 1.0, 9.5), ("small", "baseline", 0, 300, 2.0, 8.5),
-            ("small", "baseline", 30, 600, 2.9, 6.5), ("small", "baseline", 30, 300, 3.0, 7.0),
-            ("paper", "baseline", 0, 300, 1.0, 5.0)]
-    points = pandas.DataFrame(rows, columns=["source", "model", "overlap", "window", "flops", "perplexity"])
-    small, paper = draw_cost_front(points).axes
-    assert {name: line.get_xydata().tolist() for name, line in lines(small).items()} == {
-        "recurrent, overlap 0": [[1.0, 9.0], [2.0, 8.0]], "baseline, overlap 0": [[1.0, 9.5], [2.0, 8.5]],
-        "baseline, overlap 30": [[3.0, 7.0], [2.9, 6.5]], "Pareto front": [[1.0, 9.0], [2.0, 8.0], [2.9, 6.5]]}
-    assert paper.get_title(loc="left") == "paper"
+def test_the_cost_front_goes_through_the_points_of_its_window_that_nothing_beats():
+    nan = float("nan")
+    rows = [("small", 200, "baseline", 0, 0.0, 0.0, nan, nan), ("small", 200, "baseline", 50, 30.0, -9.0, -11.0, -7.0),
+            ("small", 200, "baseline", 10, 5.0, -6.0, -7.0, -5.0), ("small", 200, "recurrent", 0, 0.0, 0.5, -1.0, 2.0),
+            *(("small", size, "baseline", 0, 0.0, 0.0, nan, nan) for size in (300, 600)),
+            ("smoke", 200, "baseline", 10, 5.0, 3.0, 2.0, 4.0), ("smoke", 200, "baseline", 0, 0.0, 0.0, nan, nan),
+            ("paper", 200, "recurrent", 0, 0.0, -8.0, nan, nan)]
+    frame = pandas.DataFrame(rows, columns=["source", "window", "model", "overlap", "cost", "change", "low", "high"])
+    figure = draw_cost_front(frame)
+    small, *_, smoke, paper = figure.axes
+    assert len(figure.axes) == 5  # four in a row, and one in the next: no empty ones
+    assert [axis.get_title(loc="left") for axis in figure.axes] == [
+        "small, T = 200", "small, T = 300", "small, T = 600", "smoke, T = 200", "paper, T = 200"]
+    drawn = {name: line.get_xydata().tolist() for name, line in lines(small).items() if not name.startswith("_")}
+    assert drawn == {"baseline": [[0, 0], [5, -6], [30, -9]], "recurrent": [[0, 0.5]],
+                     "Pareto front": [[0, 0], [5, -6], [30, -9]]}
+    assert lines(smoke)["Pareto front"].get_xydata().tolist() == [[0, 0]]
+    assert lines(paper)["Pareto front"].get_xydata().tolist() == [[0, -8]]
+    assert [text.get_text() for text in small.texts] == ["10", "50"]
+    ends = [segment[:, 1].tolist() for bars in small.collections for segment in bars.get_segments() if len(segment)]
+    assert sorted(ends) == [[-11, -7], [-7, -5], [-1, 2]]
+    assert small.get_ylim() == paper.get_ylim() and small.get_ylim()[0] < -11
     with pytest.raises(ReproError, match="no point to draw"):
-        draw_cost_front(points[:0])
-    with pytest.raises(ReproError, match="two points have source small, model recurrent, overlap 0, window 200"):
-        draw_cost_front(pandas.concat([points, points[:1]]))
+        draw_cost_front(frame[:0])
+    with pytest.raises(ReproError, match="two points have source small, window 200, model baseline, overlap 0"):
+        draw_cost_front(pandas.concat([frame, frame[:1]]))
+
+
+def test_a_level_is_a_line_across_every_panel(frame):
+    for axis in draw_table_curves(frame, level=97.5).axes:
+        assert [line.get_ydata() for line in axis.lines if list(line.get_xdata()) == [0, 1]] == [[97.5, 97.5]]
 
 
 def test_curves_show_points_and_bounds():
@@ -164,7 +181,9 @@ def test_models_differ_in_grey_too():
 
 def test_memory_has_the_peaks_and_what_is_added_after_the_first_windows():
     peaks = {"none": [[1, 2**20], [3, 2**21], [4, 2**21 + 2**11], [7, 2**21 + 2**13]], "window": [[3, 100], [4, 1124]]}
-    whole, added = draw_memory(peaks, allowed=2048, settled=3).axes
+    figure = draw_memory(peaks, allowed=2048, settled=3)
+    whole, added = figure.axes
+    assert smallest(figure) >= 9  # no powers of ten between the ticks either
     assert [list(line.get_ydata()) for line in whole.lines][0][:2] == [1, 2]  # MiB
     none, window, paper = added.lines
     assert (list(none.get_xdata()), list(none.get_ydata())) == ([1, 4], [2, 8])  # KiB beyond those at 3 windows

@@ -1,6 +1,7 @@
 """What the figures of chapter 8 show."""
 
 import pytest
+from letters import smallest
 
 from repro.errors import ReproError
 from repro.plotting import draw_own_and_other, draw_reach
@@ -47,6 +48,13 @@ def test_places_have_their_names():
     axis, = draw_reach(CURVES, ["1", "2–3"], "tokens back").axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2–3"]
     assert axis.get_xlabel() == "tokens back"
+
+
+def test_ticks_far_below_one_are_as_large_as_the_others():
+    figure = draw_reach({"recurrent": [(0.2, 0.1, 0.3), (3e-5, 2e-5, 4e-5)]}, ["1", "901–1200"], "tokens back")
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "0", "1e-05", "1e-04", "0.001", "0.01", "0.1", "1"]
+    assert smallest(figure) >= 9
 
 
 def test_nothing_to_draw_is_refused():

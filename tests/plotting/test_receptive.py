@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from letters import smallest
 
 from repro.errors import ReproError
 from repro.models import longformer_patterns, receptive_field
@@ -15,6 +16,7 @@ def cells(figure, panel=0):
 def test_cells_and_reach_are_those_of_the_fields():
     first, second = (receptive_field(longformer_patterns(windows, 2), 20) for windows in ((2, 4), (4, 4)))
     figure = draw_receptive_fields({"grows": (first, first), "stays": (second, second)})
+    assert smallest(figure) >= 9
     assert (cells(figure) == first.numpy()).all() and (cells(figure, 1) == second.numpy()).all()
     assert [text.get_text().strip() for text in figure.axes[0].texts] == ["1", "4"]
     assert figure.alt.startswith("Input positions that the last one depends on. grows: 1, 4 positions back after")

@@ -145,7 +145,7 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
                 if name == limit:
                     axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
                 else:
-                    axis.annotate(label, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8,
+                    axis.annotate(label, (x, y), at, textcoords="offset points", ha=ha, va=va, size=9,
                                   bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})  # lines may cross it
         axis.get_legend().remove()
         axis.set_title(title)

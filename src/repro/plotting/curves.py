@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pandas
 
 MODELS = ("baseline", "recurrent")
+ASIDE = 0.012  # between overlapping intervals, in panel widths
+PANELS = 4  # in a row, so that their ticks have room
 Points = Sequence[Sequence[float]]  # [x, y] pairs
 T = TypeVar("T")
 Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, so that no label is lost on the way
@@ -22,13 +24,13 @@ Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, s
 @house()
 def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "perplexity",
                       labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word"),
-                      log_x: bool | Literal[2, 10] = False) -> Drawing:
+                      log_x: bool | Literal[2, 10] = False, level: float | None = None) -> Drawing:
     """A measure against the overlap for each model, with intervals, one panel per `source`, each with its own scale.
 
     frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
     intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
-    doubling of x takes the same room, marked at powers of two, with 10 at those of ten. Where no row has a number the
-    figure says "not run".
+    doubling of x takes the same room, marked at powers of two, with 10 at those of ten. level: of a gray line across
+    each panel, such as 0 where y is a change. Where no row has a number the figure says "not run".
     Raises ReproError for a missing column and for two rows of one source, model and `x`.
 
     >>> import pandas
@@ -53,6 +55,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     for axis, here in panels:
         if not here[y].any():
             axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
+        if level is not None:
+            axis.axhline(level, color=COLOURS["faint"], lw=1, zorder=0)
         if log_x:
             _doublings(axis, here[x], log_x == 10)
         elif here[x].nunique() == 1:
@@ -91,33 +95,46 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
 
 
 @house()
-def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexity per word") -> Drawing:
-    """Perplexity against FLOPs per token, a line per model and overlap, with the Pareto front, a panel per `source`.
+def draw_cost_front(frame: "pandas.DataFrame", label: str = "change of perplexity (%)") -> Drawing:
+    """The change that each model makes against a reference, and its extra cost: a panel per `source` and `window`, all
+    on one scale, with the Pareto front of each.
 
-    frame: a row per point with columns `source`, `model`, `overlap`, `window`, `flops`, `perplexity`.
-    Raises ReproError when there is no point, and for two rows of one source, model, overlap and window.
+    frame: a row per point with columns `source`, `window` (tokens), `model`, `overlap` (tokens), `cost` (%, beyond that
+    of the reference), `change` (%, below 0 is better), `low` and `high`, the last two missing where there is no
+    interval. The points of a model are joined in the order of cost. A number next to a point is its overlap.
+    Raises ReproError when there is no point, and for two rows of one source, window, model and overlap.
 
     >>> import pandas
-    >>> frame = pandas.DataFrame({"source": "small", "model": ["baseline", "recurrent"], "overlap": 0,
-    ...     "window": 300, "flops": [1.0, 1.1], "perplexity": [9.0, 8.5]})
+    >>> frame = pandas.DataFrame({"source": "small", "window": 300, "model": ["baseline", "recurrent"], "overlap": 0,
+    ...     "cost": 0.0, "change": [0.0, 0.7], "low": [None, -1.3], "high": [None, 2.7]})
     >>> draw_cost_front(frame).alt
-    'validation perplexity per word against FLOPs per token with the Pareto front; panels: small.'
+    'change of perplexity (%) against extra FLOPs per token (%) with the Pareto front; panels: small, T = 300.'
     """
     if frame.empty:
         raise ReproError("there is no point to draw: every run is missing.")
-    _once(frame, ["source", "model", "overlap", "window"])
-    groups = sorted(frame.groupby(["model", "overlap"]).groups, key=lambda group: (group[0] != "recurrent", group[1]))
-    frame = frame.assign(line=[f"{model}, overlap {overlap}" for model, overlap in frame[["model", "overlap"]].values])
-    figure, panels = _facets(
-        3.9, frame, "flops", "perplexity", "line", [f"{model}, overlap {overlap}" for model, overlap in groups],
-        ("FLOPs per token", label), f"{label} against FLOPs per token with the Pareto front; panels: {{}}.", 0, lw=1.4,
-        order="window")
-    for axis, here in panels:
-        points = list(zip(here["flops"], here["perplexity"], strict=True))
-        front = [points[k] for k in pareto_front(points)]
+    _once(frame, ["source", "window", "model", "overlap"])
+    panels = list(frame.groupby(["source", "window"], sort=False))
+    names = [name for name in MODELS if name in set(frame["model"])]
+    palette, rows = colours(names), -(-len(panels) // PANELS)
+    titles = [f"{source}, T = {window}" for (source, window), _ in panels]
+    figure, axes = canvas(1 + 2.4 * rows, columns=min(len(panels), PANELS), rows=rows, squeeze=False, sharey=True, alt=(
+        f"{label} against extra FLOPs per token (%) with the Pareto front; panels: {'; '.join(titles)}."))
+    for k, (axis, title, (_, here)) in enumerate(zip(axes.flat, titles, panels, strict=False)):
+        points = here[["cost", "change"]].to_numpy().tolist()
+        front = [points[place] for place in pareto_front(points)]
         axis.step(*zip(*front, strict=True), where="post", color=COLOURS["grid"], lw=7, zorder=0, label="Pareto front",
-                  solid_capstyle="round")
-        axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+                  marker="o", ms=7, mew=0, solid_capstyle="round")
+        axis.axhline(0, color=COLOURS["faint"], lw=1, zorder=0.5)
+        for name, marker in zip(names, MARKERS, strict=False):
+            mine = here[here["model"] == name].sort_values("cost")
+            axis.plot(mine["cost"], mine["change"], color=palette[name], marker=marker, mec="white", lw=1.4, label=name)
+            axis.vlines(mine["cost"], mine["low"], mine["high"], palette[name], lw=1.2, zorder=1)
+            for one in mine[mine["overlap"] > 0].itertuples():
+                axis.annotate(one.overlap, (one.cost, one.change), (5, 4), textcoords="offset points", size=9)
+        axis.margins(x=0.2, y=0.08)
+        axis.set(title=title, xlabel="extra FLOPs (%)", ylabel=label if k % PANELS == 0 else "")
+    for axis in axes.flat[len(panels):]:
+        axis.remove()
     legend_below(figure, figure.axes)
     return figure
 
@@ -159,13 +176,11 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
 
 
 def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, names: Sequence[str],
-            labels: tuple[str, str], alt: str, aside: float = 0.012, by_factor: bool = False,
-            hollow: Sequence[str] = (), lw: float = 1.8, order: str = "") -> tuple[Drawing, list]:
+            labels: tuple[str, str], alt: str, by_factor: bool = False, hollow: Sequence[str] = (),
+            lw: float = 1.8) -> tuple[Drawing, list]:
     """A panel for each `source` of a frame, a line for each of `names` in its column `by`; the panels with their rows.
 
-    aside: the distance between overlapping intervals, in panel widths; by_factor: on a logarithmic axis. hollow: names
-    whose marks are not joined. order: the column in whose order points are joined; by default x.
-    Without a row the figure says "not run".
+    by_factor: on a logarithmic axis. hollow: names whose marks are not joined. Without a row the figure says "not run".
     """
     import seaborn
 
@@ -174,8 +189,8 @@ def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, n
                           alt=alt.replace("{}", ", ".join(source for source, _ in groups) or "not run"))
     palette = colours(names)
     for axis, (source, here) in zip(axes[0], groups, strict=False):
-        here = here.sort_values(order or x, kind="stable")
-        steps = aside * (here[by].map(names.index) - (len(names) - 1) / 2)
+        here = here.sort_values(x, kind="stable")
+        steps = ASIDE * (here[by].map(names.index) - (len(names) - 1) / 2)
         moved = here[x] * (here[x].max() / here[x].min())**steps if by_factor else here[x] + steps * np.ptp(here[x])
         shown = [name for name in names if name in set(here[by])]
         seaborn.lineplot(here.assign(**{x: moved}), x=x, y=y, sort=False, hue=by, hue_order=shown, palette=palette,
@@ -305,6 +320,8 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
     >>> draw_memory({"none": [[1, 1e6], [2, 2e6], [4, 4e6]]}, allowed=5e5).alt
     'Left: peak memory against windows; right: what is added after 1. Lines: none.'
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     peaks = named(peaks)
     colour = colours(peaks)
     figure, (whole, added) = canvas(3.4, columns=2, alt=(
@@ -320,6 +337,9 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
     for axis in (whole, added):
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+        axis.yaxis.set_minor_formatter(NullFormatter())
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter(plain)
     whole.set(xlabel="windows", title="peak of a training step (MiB)")
@@ -349,11 +369,11 @@ def forest(axis, rows: Iterable[Sequence], palette: Mapping[str, str], **look) -
     axis.tick_params(axis="y", length=0)
 
 
-def legend_below(figure, axes) -> None:
-    """One legend for all panels, each name once."""
+def legend_below(figure, axes, columns: int = 3) -> None:
+    """One legend for all panels, each name once, in this many columns."""
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
 def _doublings(axis, xs: Sequence[float] = (), by_tens: bool = False) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from repro.errors import ReproError
 from repro.plotting.curves import forest
-from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, series
+from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, plain, series
 
 Triple = tuple[float, float, float]  # value, low, high
 
@@ -70,10 +70,12 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
         axis.vlines(x[some], np.maximum(low, bottom)[some], high[some], color=chosen[name], lw=1.2)
     axis.set_ylim(zero / 2, 2 * top)
     powers = 10.0 ** np.arange(np.log10(bottom), np.ceil(np.log10(top)) + 0.5)
-    axis.set_yticks([zero, *powers], ["0", *(f"$10^{{{round(np.log10(power))}}}$" for power in powers)])
+    axis.set_yticks([zero, *powers], ["0", *(f"{power:.0e}" if power < 1e-3 else plain(power) for power in powers)])
     axis.minorticks_off()
     ticks = range(1, 1 + max(map(len, curves.values())))
-    axis.set_xticks(ticks, places or ticks, fontsize="x-small" if places else None)
-    axis.set(xlabel=back, ylabel=label)
+    axis.set_xticks(ticks, places or ticks)
+    if places:
+        axis.tick_params(axis="x", labelrotation=40)  # ranges are wide
+    axis.set(xlabel=back, ylabel=label.replace(", ", "\n"))
     axis.legend()
     return figure

@@ -51,7 +51,7 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
                     interpolation="nearest", extent=(-n + 0.5, 0.5, 0.5, own + 0.5))
         for layer, reach in enumerate(back[:shown], 1):
             axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
-                          va="center", size=8)
+                          va="center", size=9)
         axis.set(ylabel="after layer", yticks=range(1, own + 1), title=name)
         axis.set_xlim(-min(n - 0.5, 1.15 * far + 4), 0.5)  # nothing is to be seen further away
         axis.grid(visible=False)

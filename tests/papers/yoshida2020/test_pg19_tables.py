@@ -10,7 +10,13 @@ from repro.cli import main
 from repro.data import corpora
 from repro.errors import ReproError
 from repro.markup import bounded
-from repro.papers.yoshida2020.perplexity.pg19_tables import families, points, window_table
+from repro.papers.yoshida2020.perplexity.pg19_tables import (
+    cost_points,
+    families,
+    larger_window,
+    window_points,
+    window_table,
+)
 from repro.study import ArtifactContext, artifact, experiment
 from repro.study.settings import SCALES
 
@@ -125,12 +131,38 @@ def test_a_change_needs_a_seed_that_both_have():
     assert change([record(0.9, 0), record(5.0, 1)], [record(1.0, 0)], split="validation").startswith("-9.5%")
 
 
-def test_the_figure_of_windows_draws_the_committed_numbers_of_its_table():
-    """Levels of both models at every window, at the seeds that the table counts."""
-    figure, table = (ArtifactContext(artifact(f"yoshida2020-figure4{name}"), ("small",)) for name in ("", "-values"))
+def test_the_figures_of_windows_and_costs_draw_the_committed_numbers_of_the_table():
+    """The change by recurrence at every window, at the seeds that the table counts; the paper's is that of Table 2."""
+    figure, table, costs = (ArtifactContext(artifact(f"yoshida2020-figure{name}"), ("small",))
+                            for name in ("4", "4-values", "5"))
     rows = window_table(table).set_index("window")
-    ours = points(figure).query("source == 'small' and overlap == 0")
-    assert len(ours) == 2 * len(rows) > 0
-    for row in ours.itertuples():
-        assert rows.loc[row.window, row.model] == bounded(row.perplexity, row.low, row.high, ".0f")
+    ours = window_points(figure).query("model == 'recurrent'").set_index("source")
+    assert len(ours.loc["small"]) == len(rows) > 1 and ours.loc["paper", "change"] == pytest.approx(
+        100 * (155.27 / 172.25 - 1))
+    both = cost_points(costs).query("model == 'recurrent' and source == 'small'").set_index("window")
+    for row in ours.loc["small"].itertuples():
+        shares = [end / 100 for end in (row.change, row.low, row.high)]
+        assert rows.loc[row.window, "change by recurrence"] == bounded(*shares, "+.1%")
+        assert both.loc[row.window, ["cost", "change", "low", "high"]].tolist() == [0, row.change, row.low, row.high]
         assert int(rows.loc[row.window, "seeds"]) >= 3
+    masked = window_points(figure).query("model != 'recurrent'")
+    assert len(masked) == len(rows) and not set(masked["change"]) & set(ours["change"])
+
+
+def test_what_a_larger_window_changes_agrees_with_the_table():
+    """FLOPs per token of a layer of width d = 256, by hand: 2 d (12 d + T)."""
+    table = window_table(ArtifactContext(artifact("yoshida2020-figure4-values"), ("small",))).set_index("window")
+    change, cost = larger_window(200, 600)
+    assert table.loc[200, "change by window"] == "–"
+    assert table.loc[600, "change by window"].startswith(f"{change.value:+.1%} [")
+    assert cost.value == pytest.approx((12 * 256 + 600) / (12 * 256 + 200) - 1)
+    assert larger_window(20, 40, "smoke")[0].command.startswith("repro run recurrence-pg19 --scale smoke")
+
+
+def test_costs_of_overlap_are_beyond_those_of_disjoint_windows_of_the_same_size():
+    """With an overlap of o of T tokens, T tokens are computed for T - o that are scored."""
+    found = cost_points(ArtifactContext(artifact("yoshida2020-figure5"), ("small",))).query("source == 'small'")
+    assert len(found) == 15
+    for row in found.itertuples():
+        assert row.cost == pytest.approx(100 * (row.window / (row.window - row.overlap) - 1))
+        assert (row.change == 0) == (row.model == "baseline" and row.overlap == 0)

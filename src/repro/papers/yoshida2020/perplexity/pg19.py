@@ -70,13 +70,15 @@ register(
              build=lambda context: gain_figure(context, TABLE),
              look_for="Recurrence helps where the marks of the recurrent model lie above zero and above the "
                       "hollow marks of the controls, which show the gain that remains without it."),
-    Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
+    Artifact(id="yoshida2020-figure4", paper=PAPER, chapter=CHAPTER,
+             title="Effect of recurrence on validation perplexity, by window size",
              experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
-             look_for="Recurrence helps at a window size if its line lies below the baseline's; compare the gap at "
-                      "short and long windows."),
+             look_for="Recurrence helps at a window size if its mark and interval lie below zero, the baseline in the "
+                      "same windows, and below the same model with its module masked out."),
     Artifact(id="yoshida2020-figure4-values", paper=PAPER, title="Validation perplexity by window size, in numbers",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 4", build=window_table),
-    Artifact(id="yoshida2020-figure5", paper=PAPER, title="Validation perplexity against FLOPs per token",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5", kind="figure", build=cost_figure,
-             look_for="Points on the band are worth their cost: no other model is both cheaper and better. A line "
-                      "below and left of another wins."))
+    Artifact(id="yoshida2020-figure5", paper=PAPER, chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5",
+             title="Change of validation perplexity against extra FLOPs per token", kind="figure", build=cost_figure,
+             look_for="A step of overlap moves right and down: it costs more and helps. Recurrence costs nothing in "
+                      "this count, so it is worth having where its mark and interval lie below zero. Each panel "
+                      "compares with the baseline on disjoint windows of T tokens; points on the band are unbeaten."))
