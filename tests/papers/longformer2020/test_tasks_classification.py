@@ -144,6 +144,32 @@ def test_the_f1_of_all_folds_is_that_of_all_articles_together():
     assert IMDB.values(records).mean() == pytest.approx(100 * (labels == predictions).mean())
 
 
+def test_the_gain_on_long_articles_is_compared_with_the_mean_gain_on_two_other_tasks():
+    """F1 of 100 and 66.7 on Hyperpartisan, accuracy of 80 and 60 on IMDB, average F1 of 100 and 50 on coreference."""
+    def record(task, model, seed, **lists):
+        return SimpleNamespace(config={"task": task, "model": model, "seed": seed}, documents={"test": lists})
+
+    labels, predictions = [1, 1, 0, 0], {"longformer": [1, 1, 0, 0], "short": [1, 0, 0, 0]}
+    right = {"longformer": [1, 1, 1, 1, 0], "short": [1, 1, 1, 0, 0]}
+    counts = {"longformer": [2, 2, 2, 2], "short": [1, 2, 1, 2]}
+    records = [one for model in predictions for seed in (0, 1) for one in (
+        record("hyperpartisan", model, seed, label=labels, prediction=predictions[model]),
+        record("imdb", model, seed, label=[1] * 5, prediction=right[model]),
+        record("coreference", model, seed, **dict.fromkeys(("muc", "b_cubed", "ceaf_e"), [counts[model]] * 2)))]
+    declared = claim("longformer2020-long-tasks-gain-more")
+    found = declared.measure(records)
+    assert np.shape(found.effects) == (2, 4 + 5 + 2)
+    assert np.mean(found.effects) == pytest.approx(100 / 3 - (20 + 50) / 2)
+    assert found.note == "gains: hyperpartisan +33.3, imdb +20.0, coreference +50.0"
+    assert declared.expected() == pytest.approx(7.4 - (0.4 + 0.2) / 2)
+    plan = EXPERIMENT.plan("pretrained")
+    assert {(one.task, one.model) for one in plan if declared.where(one)} == {
+        (task, model) for task in ("hyperpartisan", "imdb", "coreference") for model in ("short", "longformer")}
+    assert {one.model for one in plan if declared.assay.where(one)} == {"longformer", "longformer-cut"}
+    assert not any(map(declared.where, EXPERIMENT.plan("smoke")))  # no articles are generated
+    assert declared.verdict("pretrained", "nowhere").verdict == "not run"
+
+
 def test_most_of_five_words_in_the_second_half_decide_a_generated_review():
     cues = set(sum(REVIEWS.cues, ()))
     for index in range(40):

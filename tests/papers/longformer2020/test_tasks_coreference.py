@@ -82,6 +82,31 @@ def test_pieces_are_as_long_as_the_task_asks():
     assert lengths == [12, 16, 16]
 
 
+def test_pieces_meet_in_refinement_alone():
+    """A piece changes the states of no other; a first score of two spans sees their own pieces, and refinement lets
+    a third piece in."""
+    torch.manual_seed(0)
+    base = BertModel(BertConfig(vocab_size=40, hidden_size=12, num_hidden_layers=1, num_attention_heads=2,
+                                intermediate_size=12, max_position_embeddings=16)).eval()
+    model = TaskReader(reader_from(base, Letters(), "short", 64, 8, piece=12), TASK.head(SMALL, 12)).eval()
+    batch = collate(TASK, [TASK.example(ROW, Letters())])
+    read = model.reader(batch)
+    read.context.retain_grad()
+    output, = model.head(read, batch)
+    last = len(output.spans) - 1
+    first_piece = 12 - 2  # tokens of the context, between the prefix and the separator
+    near = next(k for k, number in enumerate(output.antecedents[last].tolist())
+                if batch["words"][0, output.spans[number, 0], 0] >= first_piece)
+    output.scores[last, 1 + near].backward()
+    assert read.context.grad[0, :first_piece].any()  # neither of both spans has a token there
+    read = model.reader(batch)
+    table = model.reader.encoder.get_input_embeddings().weight
+    table.grad = None
+    only_first = set(batch["context"][0, :first_piece].tolist()) - set(batch["context"][0, first_piece:].tolist())
+    read.context[0, first_piece:].square().sum().backward()
+    assert not any(table.grad[token].any() for token in only_first) and only_first
+
+
 def test_scores_with_and_without_singletons():
     rows = [ROW, Row("y", (("a", "b", "c"),), (((0, 1), (2, 3)),))]
     predictions = [Resolved([[(0, 1), (4, 5)]], [(2, 4)]), Resolved([[(0, 1), (1, 2)]], [])]

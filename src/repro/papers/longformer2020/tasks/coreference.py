@@ -105,7 +105,12 @@ class Clusters(Task):
         return np.array([100 * average_f1_by_document(record.documents[self.split]) for record in records])
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
-        """For generated stories, the best average F1 with the story, and without it: that of the best fixed answer."""
+        """For generated stories, the best average F1 with the story, and that of the best fixed answer.
+
+        The second, `best_short`, is the best of a reader in pieces that does not pass the topic on through spans. The
+        short model can: refinement mixes the state of a span with those of its likely antecedents, also from other
+        pieces, as in Joshi et al. (2019), who read separate pieces too. So it may score higher.
+        """
         from repro.data import corpus
         from repro.evaluation import coreference_scores
 
