@@ -11,10 +11,10 @@ TICKS = (10, 8, 6, 4, 2, 0, -2)  # %, of perplexity
 TOP, BOTTOM = 11, -3.5  # of the panel, %
 STEP = 2.6  # between neighbors at one window, % of the panel's width
 CAPTION = (
-    "How far recurrence lowers perplexity, on windows that do not overlap; up means lower perplexity. Only what "
-    "exceeds the short gray line comes from the memory: it shows the same model with its module masked out. Bars are "
-    "95% intervals. Filled marks have the module at the second layer, as in the paper; hollow ones elsewhere. Point "
-    "at a mark for its numbers, records and command.")
+    "Recurrence passes a memory from one window of text to the next. Marks show how far this lowers perplexity; the "
+    "short gray line under a mark shows the same model with its memory masked out. Compare the two: only the "
+    "difference comes from the memory. Bars are 95% intervals. Filled marks feed the memory into the second layer, as "
+    "in the paper, hollow ones into another. Point at a mark for its numbers, records and command.")
 SCRIPT = """(() => {
 const chart = document.querySelector(".gain:not(.ready)"), points = [...chart.querySelectorAll(".point")];
 const choose = (point) => { for (const one of points) { const chosen = one === point;
