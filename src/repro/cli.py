@@ -279,6 +279,31 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
                  [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 
 
+@main.command("replicate")
+def replicate_claim(
+    name: Annotated[str, typer.Argument(metavar="CLAIM", help="The id of a claim, see `repro list`.")],
+    folder: Annotated[Path, typer.Option("--data", metavar="FOLDER", help=(
+        "A folder of .txt files in UTF-8, one document each."))],
+    scale: Annotated[str | None, typer.Option(help=(
+        "Default: small for claims that only score text, smoke for those whose models learn from it."))] = None,
+    results: Annotated[Path | None, typer.Option(file_okay=False, help=(
+        "Folder of the new records; default: build/replications/ and the folder's name."))] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a claim on your own text by the study's rule, and print both verdicts."""
+    from repro.study import claim
+    from repro.study.replication import replicate
+
+    made = replicate(claim(name), folder, scale, results, progress=not as_json)
+    if as_json:
+        return _print_json(made.as_json())
+    rows = made.rows()
+    _print_table(f"{made.claim.sentence}\n{name}, on {made.n_documents} documents of {folder}",
+                 ["text", "scale", "verdict", "effect [95% interval]", "units", "notes"],
+                 [list(row.values()) for row in rows])
+    typer.echo(f"Records are in {made.folder}")
+
+
 @data.command("list")
 def data_list(as_json: AsJson = False) -> None:
     """List every corpus: kind, source, license, splits, and whether it is on this machine."""

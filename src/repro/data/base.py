@@ -148,6 +148,7 @@ class Corpus:
     made_of: tuple["Corpus", ...] = ()  # corpora whose files it reads, if it has none of its own
     normalise: Normalisation | None = None  # for text: character replacements
     never_targets: tuple[str, ...] = ()  # for text: words that are read but never predicted, such as "<unk>"; no spaces
+    known_bytes: tuple[str, ...] = ("train",)  # for text: the splits whose bytes a byte tokenizer knows
     apart_from: tuple["Corpus", ...] = ()  # for text: corpora whose validation and test texts are removed from this one
 
     @property

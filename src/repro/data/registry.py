@@ -4,7 +4,8 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from repro.data import (
@@ -40,6 +41,18 @@ def corpus(name: str) -> Corpus:
     if not isinstance(name, str) or name not in _BY_NAME:
         raise unknown("corpus", name, _BY_NAME)
     return _BY_NAME[name]
+
+
+@contextmanager
+def also(one: Corpus) -> Iterator[None]:
+    """While it is active, `corpus` finds `one` too. Raises ReproError for a name that another corpus has."""
+    if one.name in _BY_NAME:
+        raise ReproError(f"corpus '{one.name}' is one of the study; give yours another name.")
+    _BY_NAME[one.name] = one
+    try:
+        yield
+    finally:
+        del _BY_NAME[one.name]
 
 
 def corpora() -> list[Corpus]:

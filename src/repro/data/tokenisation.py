@@ -599,7 +599,7 @@ def _bpe(kind: str, names: tuple[str, ...], vocab_size: int, special: tuple[str,
 
 def _bytes(names: tuple[str, ...]) -> bytes:
     seen = np.zeros(256, bool)
-    for text in (text for name in names for text in corpus(name).texts("train")):
+    for text in (text for name in names for split in corpus(name).known_bytes for text in corpus(name).texts(split)):
         seen |= np.bincount(np.frombuffer(text.encode(errors="surrogateescape"), np.uint8), minlength=256) > 0
     return bytes(np.flatnonzero(seen).tolist())
 

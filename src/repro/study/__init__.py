@@ -8,7 +8,7 @@
 
 from repro.study.artifacts import ADDED, Artifact, ArtifactContext, Rendered, artifact, artifacts, beside
 from repro.study.claims import Assay, Claim, Measured, claim, claims, tally
-from repro.study.experiment import Context, Estimate, Experiment, Outcome, experiment, experiments
+from repro.study.experiment import Context, Estimate, Experiment, Outcome, Rereading, experiment, experiments
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.registry import register
@@ -19,6 +19,6 @@ from repro.study.settings import SCALES, Absent, RunConfig
 from repro.study.store import Store
 
 __all__ = ["ADDED", "SCALES", "Absent", "Artifact", "ArtifactContext", "Assay", "Claim", "Context", "Estimate",
-           "Experiment", "Measured", "Outcome", "Record", "Rendered", "Run", "RunConfig", "Store", "Verdict",
-           "artifact", "artifacts", "beside", "claim", "claims", "command", "experiment", "experiments", "judge",
-           "kept_model", "model_folder", "published", "register", "run", "run_id", "tally"]
+           "Experiment", "Measured", "Outcome", "Record", "Rendered", "Rereading", "Run", "RunConfig", "Store",
+           "Verdict", "artifact", "artifacts", "beside", "claim", "claims", "command", "experiment", "experiments",
+           "judge", "kept_model", "model_folder", "published", "register", "run", "run_id", "tally"]

@@ -162,16 +162,17 @@ class Claim(Based):
 
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
-        found = self._of_scale(scale, results)
-        if self.family and found.verdict in (*DECIDED, NOT_TESTABLE):
-            found = self._of_scale(scale, results, self._share(found, scale, results))
+        found = self._of_scale(scale, results, self.sharing(scale, results))
         if found.effect is None or scale in self.means_at:
             return found
         return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
-    def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
+    def sharing(self, scale: str, results: Path | str | None = None) -> int:
         """The number of claims in its family that share the error of 5%: the testable ones, or, for a claim that is
-        not testable itself, all with enough runs and seeds."""
+        not testable itself, all with enough runs and seeds. 1 without a family, and before it has such runs."""
+        found = self._of_scale(scale, results)
+        if not self.family or found.verdict not in (*DECIDED, NOT_TESTABLE):
+            return 1
         members = [one for one in claims() if one.family == self.family and scale in one.scales and one.id != self.id]
         every = [found, *(one._of_scale(scale, results) for one in members)]
         return holm([one.p for one in every if one is found or one.verdict in (*DECIDED, NOT_TESTABLE)

@@ -1,7 +1,7 @@
 """Experiments: named, parameterized pieces of work that plan, estimate and execute their runs."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +67,29 @@ class Estimate:
     note: str = ""  # anything else to know beforehand
 
 
+@dataclass(frozen=True)
+class Rereading:
+    """How the runs of an experiment read another text than its own, for `repro replicate`.
+
+    `settings(configs, name)` gives what changes in these configs, those of one claim, to read the corpus `name`: a
+    mapping for each. `tokens(config)` is the number of tokens that a document needs or, if `trains`, each part of the
+    text. `tokeniser(config)` is that of the models; None if tokens are bytes. `trains`: whether models learn from the
+    text that they are tested on. `learns(config)`: whether a run trains a model on the study's text first.
+    `note(configs)` says how the models differ from those of the study.
+
+    >>> reading = Rereading(lambda configs, name: [{"corpus": name} for _ in configs], tokens=lambda config: 300)
+    >>> reading.settings(["config"], "letters"), reading.trains
+    ([{'corpus': 'letters'}], False)
+    """
+
+    settings: Callable[[Sequence[Any], str], list[dict[str, Any]]]
+    tokens: Callable[[Any], int]
+    tokeniser: Callable[[Any], Any] | None = None
+    trains: bool = False
+    learns: Callable[[Any], bool] = lambda config: False
+    note: Callable[[Sequence[Any]], str] = lambda configs: ""
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """A named, parameterized piece of work: one run per grid point and seed.
@@ -77,6 +100,7 @@ class Experiment:
     `models_of(config)` must leave their model, for others the record is enough; None: all must leave their model.
     A value that is set for a key in `selects` keeps the points that have it, instead of replacing it in all of them.
     `revision` counts how often the effect of the settings has changed since the first records; it is part of the ids.
+    `rereading` says how its runs read another text (`repro replicate`); None: they cannot.
 
     >>> toy = Experiment(name="toy", paper="this book", summary="Counts.", config=RunConfig,
     ...     scales={"smoke": {"corpus": "synthetic-books"}}, execute=print, grid=lambda scale: [{}],
@@ -98,6 +122,7 @@ class Experiment:
     reads: Callable[[Any], Iterable[str]] = lambda config: ()
     selects: tuple[str, ...] = ()
     revision: int = 0
+    rereading: Rereading | None = None
 
     @property
     def id(self) -> str:

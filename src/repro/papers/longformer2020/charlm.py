@@ -26,6 +26,7 @@ from repro.study import (
     Estimate,
     Experiment,
     Outcome,
+    Rereading,
     RunConfig,
     register,
 )
@@ -355,10 +356,17 @@ def scales(settings: dict) -> dict:
 
 
 PAPER, CHAPTER = "longformer2020", "17_character_lm"
+def characters(config) -> int:
+    """The fewest characters that a run needs in each of its three texts."""
+    longest = max(phase_length(config, phase) for phase in range(len(config.steps)))
+    return max(config.scored or 0, config.held_out or 0, config.eval_length, longest) + 1
+
+
+OTHER_TEXT = Rereading(lambda configs, name: [{"corpus": name} for _ in configs], characters, trains=True)
 ABLATION = Experiment(
     name="charlm-ablation", paper=PAPER, summary="Windows and dilation across layers: one phase, bits per character.",
     config=Config, scales=scales(ONE_PHASE), execute=execute, estimate=estimate,
-    grid=lambda scale: ablation_rows(ONE_PHASE[scale]))
+    grid=lambda scale: ablation_rows(ONE_PHASE[scale]), rereading=OTHER_TEXT)
 STAGED = Experiment(
     name="charlm", paper=PAPER, summary="The character language model, trained in five phases.",
     config=Config, scales=scales(FIVE_PHASES), grid=staged_grid, execute=execute, estimate=estimate)

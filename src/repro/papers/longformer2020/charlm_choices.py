@@ -12,6 +12,7 @@ from repro.papers.longformer2020.charlm import (
     ABLATION,
     CHAPTER,
     ONE_PHASE,
+    OTHER_TEXT,
     PAPER,
     SIZES,
     Config,
@@ -61,7 +62,7 @@ def rows(scale: str) -> list[dict]:
 CHOICES = Experiment(
     name="charlm-choices", paper=PAPER, config=Config, grid=rows, execute=execute, estimate=estimate,
     summary="The character model with Transformer-XL's details, other positions, dilation on all heads.",
-    scales={scale: SIZES[scale] | base for scale, base in BASE.items()})
+    scales={scale: SIZES[scale] | base for scale, base in BASE.items()}, rereading=OTHER_TEXT)
 register(CHOICES)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.papers.longformer2020.charlm import (
     CHAPTER,
+    OTHER_TEXT,
     PAPER,
     SIZES,
     Config,
@@ -59,7 +60,7 @@ def rows(scale: str) -> list[dict]:
 PHASES = Experiment(
     name="charlm-phases", paper=PAPER, summary="Five phases of training against other ways to read as many characters.",
     config=Config, scales={scale: SIZES[scale] | grown for scale, grown in GROWN.items()}, grid=rows, execute=execute,
-    estimate=estimate)
+    estimate=estimate, rereading=OTHER_TEXT)
 register(PHASES)
 
 

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
-from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, Rereading, RunConfig, register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -351,5 +351,8 @@ EXPERIMENT = Experiment(
     name="roberta-to-longformer", paper=PAPER, summary="RoBERTa made into Longformer: bits per masked token of books.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     needs=lambda config: [base_of(config)],
-    reads=lambda config: (config.scored_corpus, *PRETRAINING.reads(base_of(config))))
+    reads=lambda config: (config.scored_corpus, *PRETRAINING.reads(base_of(config))),
+    rereading=Rereading(lambda configs, name: [{"scored_corpus": name} for _ in configs],
+                        lambda config: config.max_positions, lambda config: tokeniser_of(base_of(config)),
+                        learns=lambda config: config.configuration in TRAINED))
 register(EXPERIMENT)

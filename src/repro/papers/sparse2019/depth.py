@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from repro.papers.sparse2019.tables import mean
-from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, Rereading, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
@@ -156,7 +156,9 @@ PAPER, CHAPTER = "sparse2019", "14_deep"
 EXPERIMENT = Experiment(
     name="sparse-depth", paper=PAPER,
     summary="Depth: variance, gradients, loss and memory, with and without scaled output weights.",
-    config=Config, scales=SCALES, execute=execute, estimate=estimate, grid=grid)
+    config=Config, scales=SCALES, execute=execute, estimate=estimate, grid=grid,
+    rereading=Rereading(lambda configs, name: [{"corpus": name} for _ in configs],
+                        lambda config: max(config.held_out, config.scored, config.length) + 1, trains=True))
 
 
 def table(context):

@@ -9,13 +9,15 @@ from repro.papers.sparse2019.settings import (
     density_grid,
     sound_grid,
 )
-from repro.study import ADDED, Artifact, Experiment, register
+from repro.study import ADDED, Artifact, Experiment, Rereading, register
 
 PAPER, CHAPTER = "sparse2019", "15_images_text_audio"
 DENSITY = Experiment(
     name="sparse-density", paper=PAPER, summary="Patterns on images and text, in bits per byte.", config=Config,
     scales={scale: {"corpus": values["corpus"]} for scale, values in IMAGE.items()}, grid=density_grid,
-    execute=execute, estimate=estimate)
+    execute=execute, estimate=estimate,
+    rereading=Rereading(lambda configs, name: [{"corpus": name} for _ in configs],
+                        lambda config: config.length * max(config.held_out, config.scored or 1) + 1, trains=True))
 AUDIO = Experiment(
     name="sparse-audio", paper=PAPER, summary="Longer sound with smaller models, in bits per byte.", config=Config,
     scales=SOUND, grid=sound_grid, execute=execute, estimate=estimate)

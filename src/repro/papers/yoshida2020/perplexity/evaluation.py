@@ -1,16 +1,17 @@
 """Evaluation of fine-tuned models by word perplexity, the source of all tables of the recurrence chapters."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.papers.yoshida2020.perplexity import finetuning
 from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, held_out, module_parameters
-from repro.study import Absent
-from repro.study.experiment import Estimate, Experiment, Outcome
+from repro.study import Absent, Estimate, Experiment, Outcome, Rereading, RunConfig
+
+HEAD = 4_000  # tokens of each document of another text that are scored
 
 
 class Config(finetuning.Config):
@@ -24,6 +25,15 @@ class Config(finetuning.Config):
     test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
     splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
     test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of a test book; None: all
+    # The corpus whose text is scored, the first `test_head` tokens of each document; None: `corpus`.
+    scored_corpus: Annotated[str | None, Absent(None)] = None
+    fine_tuned: Annotated[bool, Absent(True)] = True  # whether the model is fine-tuned; if not, it is the base model
+
+    @model_validator(mode="after")
+    def _is_there(self):
+        if not self.fine_tuned and self.model != "baseline":
+            raise ValueError(f"model is {self.model} and fine_tuned is False; only a baseline can be the base model")
+        return self
 
 
 def trained(config) -> finetuning.Config:
@@ -34,27 +44,40 @@ def trained(config) -> finetuning.Config:
         "experiment": FINETUNING.name, "overlap": default if config.train_overlap is None else config.train_overlap})
 
 
+def sources(config) -> list[RunConfig]:
+    """The run that makes the model which is scored."""
+    return [trained(config)] if config.fine_tuned else PRETRAINING.plan(config.scale)
+
+
+def scored(config, split: str, coder):
+    """The tokens of a split that are scored."""
+    from repro.data import tokens
+
+    if split == "validation" and not config.scored_corpus:
+        return held_out(config, coder)
+    text = tokens(config.scored_corpus or config.corpus, split, coder)
+    return text.heads(config.test_head, coder) if config.test_head else text
+
+
 def evaluate(config, context) -> Outcome:
     from dataclasses import replace
 
     import torch
 
-    from repro.data import tokens
     from repro.evaluation import score_documents, score_other_document
     from repro.evaluation.flops import decoder_flops
     from repro.models import load_causal_lm
     from repro.recurrence import MaskedOut
 
-    tuned, folder = context.need(trained(config))
+    source, = sources(config)
+    tuned, folder = context.need(source)
     model = load_causal_lm(folder / "model").to("cuda" if torch.cuda.is_available() else "cpu")
     if config.model == "recurrent" and not config.memory:
         model.recurrence.config = replace(model.recurrence.config, positions=config.test_positions)
     coder = tokeniser_of(PRETRAINING.plan(config.scale)[0])
     metrics, documents = {}, {}
     for split in config.splits:
-        text = held_out(config, coder) if split == "validation" else tokens(config.corpus, split, coder)
-        if split == "test" and config.test_head:
-            text = text.heads(config.test_head, coder)
+        text = scored(config, split, coder)
         with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
             score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
         documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
@@ -73,7 +96,7 @@ def evaluate(config, context) -> Outcome:
     units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
              "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
     return Outcome(metrics, units, config.memory or config.model, tuned.curves, documents,
-                   {**tuned.notes, "trained_by": tuned.id})
+                   {**(tuned.notes if config.fine_tuned else {}), "trained_by": tuned.id})
 
 
 def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
@@ -103,6 +126,26 @@ def estimate_evaluation(config, scored_tokens: int) -> Estimate:
     return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice the rate of training
 
 
+def alone(configs: Iterable[Any]) -> bool:
+    """Whether these configs only compare ways to read with a baseline, so that any language model will do."""
+    return all(config.model == "baseline" and config.train_overlap is None for config in configs)
+
+
+def reread(configs: Sequence[Any], name: str) -> list[dict[str, Any]]:
+    """The settings with which these configs read the corpus `name`: the beginning of each document. The base model
+    needs no fine-tuning to compare overlaps. Both splits would be the same text, so one is enough unless some configs
+    have only the other."""
+    own = {"fine_tuned": False} if alone(configs) else {}
+    if all("test" in config.splits for config in configs):
+        own["splits"] = ("test",)
+    return [{"scored_corpus": name, "test_head": config.test_head or HEAD, **own} for config in configs]
+
+
+def model_of(configs: Sequence[Any]) -> str:
+    """How the models that read another text differ from those of the study."""
+    return "by the base model, without fine-tuning" if alone(configs) else ""
+
+
 def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
                grid: Callable[[str], list[dict[str, Any]]], scored_tokens: Mapping[str, int]) -> Experiment:
     """An experiment that scores one fine-tuned model at each point of a grid.
@@ -112,4 +155,6 @@ def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
     return Experiment(
         name=name, paper="yoshida2020", summary=summary, config=Config, scales=scales, execute=evaluate, grid=grid,
         estimate=lambda config: estimate_evaluation(config, scored_tokens[config.scale]),
-        needs=lambda config: [trained(config)])
+        needs=sources, reads=lambda config: [config.scored_corpus] if config.scored_corpus else [],
+        rereading=Rereading(reread, lambda config: config.window + 1,
+                            lambda config: tokeniser_of(PRETRAINING.plan(config.scale)[0]), note=model_of))

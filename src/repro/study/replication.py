@@ -1,0 +1,261 @@
+"""Judge a claim on a reader's own text: the same measure, the same rule, the study's own models where it has them."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repro import paths
+from repro.errors import ReproError, unknown
+from repro.study import plan
+from repro.study.claims import UNITS, Claim, claims, latest
+from repro.study.experiment import Rereading, corpus_named
+from repro.study.record import Record
+from repro.study.rule import MACHINERY, NOT_RUN, Verdict
+from repro.study.runner import model_at_hand, run
+from repro.study.runs import Run
+from repro.study.settings import RunConfig, canonical, validated
+
+if TYPE_CHECKING:
+    from repro.data.own_text import OwnText
+
+DOCUMENTS = 5  # the fewest units for which the coverage of the rule's intervals was simulated
+KNOWN = 0.4  # of the words have to be one token each; in English books 0.64 to 0.85 are, in German text 0.33
+SAMPLE = 20_000  # characters of each document in which they are counted
+WORD = re.compile(r"[^\W\d_]+")
+NAMED = 3  # documents in one message
+
+
+@dataclass(frozen=True)
+class Replication:
+    """A claim judged on a reader's text, and the study's own verdict.
+
+    `study` comes from the same scale, or from the study's largest scale if it has no records there.
+    """
+
+    claim: Claim
+    scale: str
+    corpus: str
+    fingerprint: str
+    n_documents: int
+    found: Verdict
+    study_scale: str
+    study_corpus: str
+    study: Verdict
+    records: tuple[str, ...]  # ids
+    folder: Path  # where they are
+    note: str = ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each verdict: the study's, then that on the reader's text."""
+        return [row(self.claim, f"the study: {self.study_corpus}", self.study_scale, self.study),
+                row(self.claim, f"yours: {self.corpus}", self.scale, self.found, self.note)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        study, yours = self.rows()
+        return {"claim": self.claim.id, "sentence": self.claim.sentence, "study": study,
+                "yours": yours | {"corpus": self.corpus, "fingerprint": self.fingerprint,
+                                  "documents": self.n_documents, "records": list(self.records)},
+                "verdicts": {"study": asdict(self.study), "yours": asdict(self.found)}}
+
+
+def row(claim: Claim, text: str, scale: str, verdict: Verdict, note: str = "") -> dict[str, Any]:
+    """A verdict as one row: text, scale, verdict, effect with interval and unit, units, and the reasons."""
+    units = ""
+    if verdict.effect is not None:
+        seeds = f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"
+        units = seeds if claim.unit == "seed" else f"{verdict.n_units} {UNITS[claim.unit]}, {seeds}"
+    effect = f"{verdict.measured} {claim.unit_shown}".strip() if verdict.measured else ""
+    return {"text": text, "scale": scale, "verdict": verdict.verdict, "effect": effect, "units": units,
+            "notes": "; ".join(filter(None, (note, verdict.reasons, "; ".join(verdict.commands))))}
+
+
+def replicate(claim: Claim, folder: Path | str, scale: str | None = None, results: Path | str | None = None,
+              progress: bool = True) -> Replication:
+    """Measure `claim` on the .txt files in `folder`, and judge it by the rule of the study.
+
+    scale: None takes `small` for a claim that only scores text, and `smoke` for one whose models learn from it.
+    results: the folder of the new records; default: `build/replications/` and the name of the corpus. Models are those
+    of the study. At scales other than `smoke` they must be here; nothing trains them.
+
+    Raises ReproError for a claim that cannot be replicated, saying why; for text that is too short, too little or not
+    in the models' language (`check_text`); and for a folder of records that belongs to the study.
+    """
+    from repro.data.own_text import own_text
+    from repro.data.registry import also
+
+    if reason := why_not(claim):
+        raise ReproError(f"{claim.id} cannot be replicated: {reason}.{_others()}")
+    reading = _reading(claim)
+    if scale is None:
+        scale = next(one for one in (("smoke",) if reading.trains else ("small",)) + claim.scales
+                     if one in claim.scales)
+    if scale not in claim.scales:
+        raise unknown(f"scale of {claim.id}", scale, claim.scales)
+    if reason := why_not(claim, scale):
+        raise ReproError(f"{claim.id} cannot be replicated at {scale}: {reason}.")
+    text = own_text(folder, reading.trains)
+    place = Path(results or paths.home() / "build" / "replications" / text.name)
+    for own in {paths.results("smoke"), paths.results("small")}:
+        if place.resolve().is_relative_to(own.resolve()):
+            raise ReproError(f"--results {place} is inside {own}, the study's own records; choose another folder.")
+    with also(text):
+        configs = _configs(claim, scale, text.name)
+        if scale != "smoke" and not reading.trains:
+            _check_models([mine for _, mine in configs], reading, results)
+        check_text(claim, scale, text)
+        found, records = _judged(claim, scale, configs, place, progress)
+        where, study = scale, claim.verdict(scale)
+        if study.verdict == NOT_RUN:
+            where, study = latest(claim)
+        made = Replication(
+            claim, scale, text.name, text.fingerprint(), len(text.files), found, where,
+            ", ".join(sorted({config.corpus for config in claim.needed(where)})) if where else "", study,
+            tuple(dict.fromkeys(record.id for record in records)), place,
+            reading.note([config for config in claim.needed(scale)]))
+    paths.write_atomic(place / scale / f"{claim.id}.json", canonical(made.as_json()) + "\n")
+    return made
+
+
+def why_not(claim: Claim, scale: str | None = None) -> str:
+    """Why a claim cannot be judged on another text; "" if it can. scale: the only one to consider."""
+    if claim.unit == "exact":
+        return "it compares counts or printed numbers, which no text changes"
+    for one in claim.scales if scale is None else [scale]:
+        configs = claim.needed(one)
+        names = sorted({_scored(config) for config in configs})
+        strange = [name for name in names if not corpus_named(name).is_text]
+        if strange:
+            kind = corpus_named(strange[0]).content_kind
+            return f"it reads examples of the kind '{kind}' ({strange[0]}), not running text"
+        if len(names) > 1:
+            return f"it compares several texts ({', '.join(names)}), and a folder is one"
+    for one in claim.experiments:
+        if one.rereading is None:
+            return f"the experiment {one.name} reads only its own text"
+    return ""
+
+
+def _scored(config: RunConfig) -> str:
+    """The corpus that a config is tested on."""
+    return getattr(config, "scored_corpus", None) or config.corpus
+
+
+def _reading(claim: Claim) -> Rereading:
+    return claim.experiments[0].rereading
+
+
+def _others() -> str:
+    able = [one.id for one in claims() if not why_not(one)]
+    return f" {len(able)} claims can be, such as {', '.join(able[:NAMED])}." if able else ""
+
+
+def seeds_of(claim: Claim) -> range:
+    """The seeds that a replication runs: as many as the claim needs; one if the same weights are compared."""
+    return range(1 if claim.same_weights else claim.seeds)
+
+
+def _configs(claim: Claim, scale: str, corpus: str) -> list[tuple[RunConfig, RunConfig]]:
+    """The configs that judge a claim, each with the same one on the corpus of the reader."""
+    needed = claim.needed(scale)
+    changed = dict(zip((one.key for one in needed), _reading(claim).settings(needed, corpus), strict=True))
+    return [(config, validated(type(config), config.model_dump() | changed[config.key])) for config in needed]
+
+
+def _check_models(configs: Sequence[RunConfig], reading: Rereading, results: Path | str | None) -> None:
+    """Raise ReproError if these runs train models on the study's text, or start from models that are not here."""
+    learning = [config for config in configs if reading.learns(config)]
+    if learning:
+        raise ReproError(f"{len(learning)} of {len(configs)} runs of {learning[0].experiment} at {learning[0].scale} "
+                         "train a model on the study's text first, which takes hours; a replication does so only at "
+                         "--scale smoke.")
+    needed = {one.key: one for config in configs for one in Run(config).models}
+    missing = [one for one in needed.values() if not model_at_hand(one, results)]
+    if missing:
+        raise ReproError(f"{len(missing)} of {len(needed)} models of {missing[0].experiment} at {missing[0].scale} are "
+                         f"not here, and a replication trains none; make the first one with: "
+                         f"{Run(missing[0]).command}, or take --scale smoke.")
+
+
+def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
+    """Raise ReproError for text on which `claim` cannot be measured at `scale`.
+
+    For documents: fewer than an interval needs, one with fewer tokens than a window, and text that the tokenizer of the
+    study does not know. For a text that trains models: held-out parts that are too short.
+    """
+    reading, configs = _reading(claim), claim.needed(scale)
+    least = max(map(reading.tokens, configs))
+    if reading.trains:
+        for split in text.splits:
+            n = sum(len(document.content) for document in text.stream(split))
+            if n < least:
+                raise ReproError(f"{text.source} is too short: its {split} part has {n:,} bytes, and {claim.id} needs "
+                                 f"{least:,} at {scale}; add text.")
+        return
+    documents = text.documents("test")
+    if len(documents) < DOCUMENTS:
+        raise ReproError(f"{text.source} has {len(documents)} document{'s' * (len(documents) != 1)}; an interval needs "
+                         f"at least {DOCUMENTS}. Add .txt files.")
+    coder = reading.tokeniser(configs[0])
+    known = known_words(coder, [document.text[:SAMPLE] for document in documents])
+    if known < KNOWN:
+        smoke = "at smoke they only know generated text; take --scale small, or" * (scale == "smoke")
+        raise ReproError(f"the tokenizer of the models knows {known:.0%} of the words in {text.source}, and at least "
+                         f"{KNOWN:.0%} are needed: {smoke or 'they read English;'} check language and encoding.")
+    lengths = {document.id: n_tokens(coder, document.text, least) for document in documents}
+    short = [f"{name} ({n:,})" for name, n in lengths.items() if n < least]
+    if short:
+        more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+        raise ReproError(f"{len(short)} of {len(documents)} documents in {text.source} have fewer tokens than the "
+                         f"{least:,} that {claim.id} needs: {', '.join(short[:NAMED])}{more}. Take them out or join "
+                         "them.")
+
+
+def n_tokens(coder: Any, text: str, enough: int) -> int:
+    """The number of tokens of `text`, counted up to about `enough`."""
+    n = len(coder.encode(text[:8 * enough]))
+    return n if n >= enough or len(text) <= 8 * enough else len(coder.encode(text))
+
+
+def known_words(coder: Any, texts: Sequence[str]) -> float:
+    """The share of the words of `texts` that a tokenizer knows: that are, with the blank before them, one token.
+
+    >>> from repro.data import train_bpe
+    >>> known_words(train_bpe(["the cat sat"] * 9, 300), ["the cat sat on the mat"])
+    0.6666666666666666
+    """
+    if coder.name == "word":  # encodes no word that it does not know
+        words, vocabulary = [word for text in texts for word in text.split()], coder.backend.get_vocab()
+        return sum(word in vocabulary for word in words) / max(1, len(words))
+    n = known = 0
+    for text in texts:
+        starts = {int(stop): int(start) for start, stop in coder.offsets(text)}
+        words = list(WORD.finditer(text))
+        n += len(words)
+        known += sum(starts.get(word.end(), len(text)) <= word.start() for word in words)
+    return known / max(1, n)
+
+
+def _judged(claim: Claim, scale: str, configs: Sequence[tuple[RunConfig, RunConfig]], place: Path,
+            progress: bool) -> tuple[Verdict, list[Record]]:
+    """The verdict on the reader's text, and the records behind it, made where they are missing."""
+    seeds, records, positive = seeds_of(claim), [], []
+    todo = [(own, mine.model_copy(update={"seed": seed})) for own, mine in configs for seed in seeds]
+    for number, (own, mine) in enumerate(todo, 1):
+        if progress and sys.stderr.isatty():
+            sys.stderr.write(f"{number}/{len(todo)} {mine.experiment} {_point(mine, todo)}\n")
+        record = run(mine, place, progress=progress)
+        if claim.where(own):
+            records.append(record)
+        if claim.assay and claim.assay.where(own):
+            positive.append(record)
+    found = claim.judge(records, positive, claim.sharing(scale))
+    return (found if scale in claim.means_at else replace(found, verdict=MACHINERY, because=())), records + positive
+
+
+def _point(config: RunConfig, todo: Sequence[tuple[RunConfig, RunConfig]]) -> str:
+    same = [mine for _, mine in todo if mine.experiment == config.experiment]
+    return plan.point(config, same)

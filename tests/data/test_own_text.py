@@ -1,0 +1,89 @@
+"""A reader's folder as a corpus: what it holds, how it is divided, and how bad folders are refused."""
+
+import pytest
+
+from repro.data import corpus, registry, tokeniser, tokens
+from repro.data.own_text import own_text
+from repro.errors import ReproError
+
+
+@pytest.fixture
+def letters(tmp_path):
+    """A folder of two texts and files that do not count."""
+    folder = tmp_path / "My letters, 1843"
+    folder.mkdir()
+    (folder / "b.txt").write_bytes("\ufeff“Wait—” she said…\r\nHe waited.".encode())
+    (folder / "a.TXT").write_bytes(b"0123456789")
+    (folder / "._b.txt").write_bytes(b"\0\0")
+    (folder / "notes.md").write_text("not a document")
+    return folder
+
+
+def test_text_is_read_as_the_corpora_of_the_study_are(letters):
+    found = own_text(letters)
+    assert found.name == "My-letters-1843" and found.is_text and list(found.splits) == ["validation", "test"]
+    assert [(one.id, one.text) for one in found.documents("test")] == [
+        ("a", "0123456789"), ("b", '"Wait--" she said...\nHe waited.')]
+    assert found.documents("validation") == found.documents("test")
+
+
+def test_a_training_text_is_cut_inside_each_document(letters):
+    found = own_text(letters, trains=True)
+    parts = {split: [one.text for one in found.documents(split)] for split in ("train", "validation", "test")}
+    assert {split: texts[0] for split, texts in parts.items()} == {"train": "01234567", "validation": "8", "test": "9"}
+    assert ["".join(pieces) for pieces in zip(*parts.values(), strict=True)] == [
+        "0123456789", '"Wait--" she said...\nHe waited.']
+
+
+def test_the_fingerprint_depends_on_content_names_and_use(letters):
+    first = own_text(letters).fingerprint()
+    assert own_text(letters).fingerprint() == first
+    assert own_text(letters, trains=True).fingerprint(["test"]) != own_text(letters).fingerprint(["test"])
+    (letters / "a.TXT").rename(letters / "c.txt")
+    renamed = own_text(letters).fingerprint()
+    (letters / "c.txt").write_bytes(b"0123456780")
+    assert len({first, renamed, own_text(letters).fingerprint()}) == 3
+
+
+def test_it_is_a_corpus_only_while_it_is_in_use(letters, tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    text = own_text(letters, trains=True)
+    with registry.also(text):
+        assert corpus("My-letters-1843") is text
+        coder = tokeniser("byte", corpus=text.name)
+        assert coder.known == bytes(sorted({*b'0123456789"Wait--" she said...\nHe waited.'}))  # held-out digits too
+        assert tokens(text.name, "validation", coder).n_bytes.tolist() == [1, 3]
+    with pytest.raises(ReproError, match="unknown corpus"):
+        corpus("My-letters-1843")
+
+
+def test_a_name_of_the_study_is_extended(tmp_path):
+    folder = tmp_path / "pg19-subset"
+    folder.mkdir()
+    (folder / "one.txt").write_text("A word.")
+    assert own_text(folder).name == "pg19-subset-folder"
+
+
+@pytest.mark.parametrize(("content", "line"), [
+    (b"caf\xe9", "byte 3 is 0xe9. Save it as UTF-8"), ("Wort".encode("utf-16"), "binary, or UTF-16: byte 3 is zero"),
+    (b"\x89PNG\r\n\x1a\n\0\0", "binary, or UTF-16: byte 8 is zero"), (b"", "has no word"), (b" \n--\n", "has no word")])
+def test_a_file_that_is_no_text_is_named(tmp_path, content, line):
+    (tmp_path / "good.txt").write_text("A word.")
+    (tmp_path / "bad.txt").write_bytes(content)
+    with pytest.raises(ReproError, match="bad.txt") as error:
+        own_text(tmp_path)
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_folder_without_text_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "notes.md").write_text("A word.")
+    with pytest.raises(ReproError, match=r"has no \.txt file among its 1 entries"):
+        own_text(tmp_path)
+    with pytest.raises(ReproError, match="is not here; give a folder"):
+        own_text(tmp_path / "missing")
+    with pytest.raises(ReproError, match="is a file; give a folder"):
+        own_text(tmp_path / "notes.md")
+    monkeypatch.setattr("repro.data.own_text.MOST_BYTES", 6)
+    (tmp_path / "one.txt").write_text("A word.")
+    with pytest.raises(ReproError, match="has 7 bytes of text; at most 6 are read"):
+        own_text(tmp_path)
