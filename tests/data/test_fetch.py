@@ -290,7 +290,7 @@ def test_the_hub_is_streamed_from_the_row_asked_for(tmp_path, sample, monkeypatc
 
 
 @pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10",
-                                    "gpt1_tasks", "wmt14", "arxiv", "wikihop"])
+                                    "gpt1_tasks", "wmt14", "arxiv", "wikihop", "triviaqa"])
 def test_scripts_run(script):
     from repro import paths
 

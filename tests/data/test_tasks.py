@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from repro.data import corpora, corpus, fetch, root, sources, task
-from repro.data.examples import LabelledText, MultipleChoice, Summary
+from repro.data.examples import LabelledText, MultipleChoice, Paragraph, Question, Summary
 from repro.data.tasks import TASKS
 from repro.errors import ReproError
 
@@ -133,6 +133,31 @@ def test_wikihop_is_read_as_questions_with_candidates(tmp_path, monkeypatch):
                 lambda split, skip: iter(hub[split][skip:]), progress=False)
     found = list(corpus("wikihop").examples("validation"))
     assert found[4] == MultipleChoice("validation-4", "country_of x", ("a", "b"), 1, ("one", "two")) and len(found) == 5
+
+
+def test_triviaqa_is_read_as_questions_on_documents(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    pages = {"doc_source": ["TagMe"] * 2, "filename": ["A.txt", "B.txt"], "title": ["A", "B"],
+             "wiki_context": ["Ann ran.\n\nShe won.", "Ben saw Anna."]}
+    answer = {"value": "Ann", "aliases": ["Anna", "Ann", "A. Lee"], "normalized_aliases": ["anna", "ann", "lee"],
+              "normalized_value": "ann", "type": "WikipediaEntity", "matched_wiki_entity_name": ""}
+    hub = {split: [{"question": f"Who ran {k}?", "question_id": f"{split}_{k}", "question_source": "http://x",
+                    "entity_pages": pages, "search_results": {"title": []}, "answer": answer} for k in range(5)]
+           for split in sources.TRIVIAQA_ROWS}
+    fetch.fetch("triviaqa", tmp_path / "triviaqa", sources.triviaqa(dict.fromkeys(hub, 5), per_file=4),
+                lambda split, skip: iter(hub[split][skip:]), progress=False)
+    found = list(corpus("triviaqa").examples("train"))
+    assert len(found) == 5 and found[4] == Question(
+        "train_4", "Who ran 4?", (Paragraph("A", ("Ann ran.\n\nShe won.",)), Paragraph("B", ("Ben saw Anna.",))), "Ann",
+        aliases=("Anna", "A. Lee"))
+    assert sources.triviaqa().config == "rc.wikipedia"
+    assert {split: part.n_examples for split, part in corpus("triviaqa").splits.items()} == sources.TRIVIAQA_ROWS
+    hub["train"][2] = hub["train"][2] | {"entity_pages": pages | {"title": ["A"]}}
+    fetch.fetch("triviaqa", tmp_path / "other" / "triviaqa", sources.triviaqa(dict.fromkeys(hub, 5), per_file=4),
+                lambda split, skip: iter(hub[split][skip:]), progress=False)
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path / "other"))
+    with pytest.raises(ReproError, match="triviaqa, train, row train_2: field documents has 2 texts for 1 titles"):
+        list(corpus("triviaqa").examples("train"))
 
 
 def test_published_sizes():

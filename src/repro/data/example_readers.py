@@ -62,6 +62,20 @@ def questions(between: str = "", level: str | None = "level", sentence_split: st
         "type": "type", "level": level, "sentence split": sentence_split}, between=between)
 
 
+def document_questions() -> Reader:
+    """TriviaQA: questions on documents, each a paragraph of one sentence; where the answer stands is not known."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Question:
+        if len(row["titles"]) != len(row["documents"]) or not row["documents"]:
+            raise BadField("documents", f"has {len(row['documents'])} texts for {len(row['titles'])} titles")
+        paragraphs = tuple(Paragraph(title, (text,)) for title, text in zip(row["titles"], row["documents"],
+                                                                            strict=True))
+        return examples.Question(name, row["question"], paragraphs, row["answer"], aliases=tuple(row["aliases"]))
+
+    return _reader(examples.Question, build, {
+        "id": "id", "question": "question", "answer": "answer", "aliases": "aliases", "titles": "titles",
+        "paragraphs": "documents"})
+
+
 def choices(id: str | None = "id", question: str = "question", candidates: str = "choices", answer: str = "label",
             paragraphs: str | None = None) -> Reader:
     """Questions with candidates; `answer` holds the right one's number or its words, `paragraphs` a text or several."""

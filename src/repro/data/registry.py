@@ -280,6 +280,12 @@ QUESTIONS = [
             "validation": Split("complete, distractor setting", "validation-*-of-*.parquet", n_examples=7_405),
         }),
     Corpus(
+        "triviaqa", "not stated (questions); CC BY-SA 3.0 (articles)", "mandarjoshi/trivia_qa", folder="triviaqa",
+        read=rows.document_questions(), origin=sources.triviaqa,
+        part_of="TriviaQA: the questions with articles of Wikipedia, without the hidden answers of the test set",
+        splits={"train": Split("complete", "train-*-of-*.parquet", n_examples=61_888),
+                "validation": Split("complete", "validation-*-of-*.parquet", n_examples=7_993)}),
+    Corpus(
         "hotpotqa-subset", "CC BY-SA 4.0 (not checked)", "hotpotqa.github.io, by way of public copies of parts of it",
         folder="hotpotqa", read=rows.questions(sentence_split="sentence_split"),
         part_of="HotpotQA: 3,075 of 97,852 questions with ten paragraphs, most of them of its development set, in a "

@@ -76,6 +76,7 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
 IMDB_ROWS = {"train": 25_000, "test": 25_000}
 HOTPOTQA_ROWS = {"train": 90_447, "validation": 7_405}
 WIKIHOP_ROWS = {"train": 43_738, "validation": 5_129}
+TRIVIAQA_ROWS = {"train": 61_888, "validation": 7_993}
 CIFAR10_ROWS = {"train": 50_000, "test": 10_000}
 
 
@@ -92,6 +93,11 @@ def hotpotqa(rows: dict[str, int] = HOTPOTQA_ROWS, per_file: int = 10_000) -> Hu
 def wikihop(rows: dict[str, int] = WIKIHOP_ROWS, per_file: int = 10_000) -> Hub:
     """WikiHop, of QAngaroo 1.1: a question, its candidates, and the paragraphs that support them."""
     return _tables("community-datasets/qangaroo", "wikihop", rows, per_file, "parquet", _candidates, _table)
+
+
+def triviaqa(rows: dict[str, int] = TRIVIAQA_ROWS, per_file: int = 2_000) -> Hub:
+    """TriviaQA with articles of Wikipedia, one or more a question; the answers of its test questions are hidden."""
+    return _tables("mandarjoshi/trivia_qa", "rc.wikipedia", rows, per_file, "parquet", _trivia, _table)
 
 
 def cifar10(rows: dict[str, int] = CIFAR10_ROWS, per_file: int = 10_000) -> Hub:
@@ -192,6 +198,14 @@ def _question(row: dict) -> dict:
     return {key: row[key] for key in ("id", "question", "answer", "type", "level")} | {
         "context_titles": context["title"], "context_sentences": context["sentences"],
         "supporting_titles": facts["title"], "supporting_sent_ids": numbers}
+
+
+def _trivia(row: dict) -> dict:
+    """Flat columns. aliases: all right answers but the first."""
+    answer, pages = row["answer"], row["entity_pages"]
+    return {"id": row["question_id"], "question": row["question"], "answer": answer["value"],
+            "aliases": [alias for alias in answer["aliases"] if alias != answer["value"]],
+            "titles": list(pages["title"]), "documents": list(pages["wiki_context"])}
 
 
 def _candidates(row: dict) -> dict:

@@ -26,8 +26,9 @@ from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA, KINDS, evidence
 from repro.papers.longformer2020.tasks.hotpotqa import Reply as Told
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.spans import Laid, best_answers, span_targets
-from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA, matches
+from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA, document_of, matches
 from repro.study import experiment, run
+from repro.study.published import printed_rows
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("longformer-tasks")
@@ -82,6 +83,46 @@ def test_matches_are_whole_words_in_any_case():
     assert matches("Sail sails SAIL. a mainsail, the sail's", ["sail"]) == [(0, 4), (11, 15), (33, 37)]
     assert matches("New York City", ["York", "New York"]) == [(0, 8)]
     assert matches("a (b) c", ["(b)"]) == [(2, 5)] and matches("text", [" "]) == []
+
+
+def test_questions_of_triviaqa_are_learned_document_by_document_and_answered_from_all(monkeypatch):
+    """Documents of a question stay on one side of what is held out; those without an answer are left out."""
+    def asked(name, *texts):
+        return Question(name, "Who?", tuple(Paragraph(f"T{k}", (text,)) for k, text in enumerate(texts)), "Ann",
+                        aliases=("A. Lee",))
+
+    texts = "Ann ran.", "Nobody.", "By A. Lee!"
+    rows = {"train": [asked("lost", "Hanna."), *(asked(f"q{k}", *texts) for k in range(9))],
+            "validation": [asked("v", "Ann.", "Ben."), asked("w", "Ben.")]}
+    monkeypatch.setattr("repro.data.corpus", lambda name: SimpleNamespace(examples=rows.__getitem__))
+    found = TRIVIAQA.rows(SimpleNamespace(corpus="triviaqa", held_out=2, n_train=None))
+    held, train = ({row.id.partition("/")[0] for row in found[split]} for split in ("validation", "train"))
+    assert len(held) == 2 and len(train) == 7 and not held & train and "lost" not in held | train
+    assert sorted(row.id for row in found["train"] + found["validation"]) == [
+        f"q{k}/{number}" for k in range(9) for number in (0, 2)]
+    assert {document_of(row) for row in found["train"]} == {"T0\nAnn ran.", "T2\nBy A. Lee!"}
+    assert found["test"] == rows["validation"] and document_of(rows["validation"][0]) == "T0\nAnn.\nT1\nBen."
+    whole = TRIVIAQA.rows(SimpleNamespace(corpus="hotpotqa-subset", held_out=2, n_train=3))
+    assert [len(whole[split]) for split in ("train", "validation")] == [3, 2]
+    assert all(len(row.paragraphs) == 3 for row in whole["train"])
+
+
+def test_at_paper_both_tasks_have_the_settings_of_table_14():
+    """Its warmup of 1,000 steps, as a share of the steps, to within 2%."""
+    printed = {row["parameter"]: row for row in printed_rows("longformer2020_table14_qa_hyperparameters")}
+    plan = [config for config in EXPERIMENT.plan("paper") if config.task in ("triviaqa", "hotpotqa")]
+    assert [(one.task, one.model) for one in plan] == [
+        (task, model) for task in ("triviaqa", "hotpotqa") for model in ("short", "longformer", "longformer-cut")]
+    for config in plan:
+        assert config.corpus == config.task and (config.max_positions, config.window) == (4_096, 512)
+        assert config.epochs == int(printed["Epochs"][config.task])
+        assert config.batch_size == int(printed["Batch size"][config.task])
+        assert config.learning_rate == float(printed["Learning rate"][config.task])
+        steps = config.epochs * frame.KNOWN[config.corpus][0] / config.batch_size
+        assert config.warmup_share * steps == pytest.approx(int(printed["Warmup steps"][config.task]), rel=0.02)
+        assert printed["Optimizer"][config.task] == "Adam" and config.optimizer == "adamw"
+    hours = {(one.task, one.model): EXPERIMENT.estimate(one).seconds / 3_600 for one in plan}
+    assert 0.5 < hours["triviaqa", "longformer"] < 48 and 0.5 < hours["hotpotqa", "longformer"] < 48
 
 
 def test_an_answer_has_all_tokens_that_hold_it(words):

@@ -254,7 +254,7 @@ KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (9_500, 5_500, 2
          "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600),
          "synthetic-far-hops": (3_000, 200, 95), "hotpotqa-subset": (2_200, 500, 1_330),
          "synthetic-candidates": (1_600, 200, 112), "book-names": (1_200, 600, 1_170),
-         "wikihop": (43_738, 5_129, 1_535)}
+         "wikihop": (43_738, 5_129, 1_535), "triviaqa": (110_648, 7_993, 3_500), "hotpotqa": (90_447, 7_405, 1_330)}
 RATE = {"smoke": 2e10, "pretrained": 1e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 LONGEST = 4  # times the mean: tokens of the longest text of a corpus, about
 

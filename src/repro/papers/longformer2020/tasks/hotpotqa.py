@@ -14,6 +14,7 @@ from repro.papers.longformer2020.tasks.frame import encoded, fit, new_model, rea
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
     PRETRAINED,
+    PUBLISHED,
     SMOKE,
     Answers,
     Laid,
@@ -203,4 +204,6 @@ def named(row: Any, facts: Sequence[tuple[int, int | None]]) -> list[tuple[str, 
     return [(row.titles[paragraph], sentence) for paragraph, sentence in facts if sentence is not None]
 
 
-HOTPOTQA = HotpotQA("hotpotqa", {"smoke": SMOKE, "pretrained": PRETRAINED}, "HotpotQA", "joint_f1")
+HOTPOTQA = HotpotQA("hotpotqa", {
+    "smoke": SMOKE, "pretrained": PRETRAINED,
+    "paper": PUBLISHED | {"corpus": "hotpotqa", "learning_rate": 5e-5, "warmup_share": 0.07}}, "HotpotQA", "joint_f1")

@@ -1,17 +1,20 @@
 """Questions with an answer somewhere in a long document: every match of a right answer counts (appendix D, TriviaQA).
 
-TriviaQA cannot be had here. In its place, questions of HotpotQA are read under its rules: the ten paragraphs are one
-document, and nothing says which match of the answer is meant.
+TriviaQA itself is read at `paper` only. There a training question is asked about each of its documents separately, as
+in the paper, and a test question about all of them, one after another; the paper picks the best answer of several
+documents. At other scales questions of HotpotQA are read under TriviaQA's rules: the ten paragraphs are one document,
+and nothing says which match of the answer is meant.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
     PRETRAINED,
+    PUBLISHED,
     SMOKE,
     Answers,
     Laid,
@@ -35,6 +38,16 @@ def matches(document: str, answers: Sequence[str]) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(rf"(?i)(?<!\w)(?:{words})(?!\w)", document)] if words else []
 
 
+def has_match(row: Any) -> bool:
+    """Whether an answer occurs in the document."""
+    return bool(matches(document_of(row), row.answers))
+
+
+def by_document(row: Any) -> list:
+    """A question for each of its documents, about that one alone; the id has the document's number at its end."""
+    return [replace(row, id=f"{row.id}/{number}", paragraphs=(one,)) for number, one in enumerate(row.paragraphs)]
+
+
 def document_of(row: Any) -> str:
     """The paragraphs of a question as one text, each below its title."""
     return "\n".join(row.texts[1:])
@@ -52,8 +65,11 @@ class TriviaQA(SpanTask):
         source = corpus(config.corpus)
         found = {split: [row for row in source.examples(split) if row.answer_type == "span"]
                  for split in ("train", "validation")}
-        found["train"] = [row for row in found["train"] if matches(document_of(row), row.answers)]
-        return set_apart(config, found["train"]) | {"test": found["validation"]}
+        known = set_apart(config, filter(has_match, found["train"]))
+        if config.corpus == "triviaqa":
+            known = {split: [one for row in some for one in by_document(row) if has_match(one)]
+                     for split, some in known.items()}
+        return known | {"test": found["validation"]}
 
     def example(self, row: Any, words: Words) -> Example:
         laid, document = Laid(words), document_of(row)
@@ -82,4 +98,6 @@ class TriviaQA(SpanTask):
             "id": [row.id for row in rows], "f1": f1, "exact_match": exact}
 
 
-TRIVIAQA = TriviaQA("triviaqa", {"smoke": SMOKE, "pretrained": PRETRAINED}, "TriviaQA", "f1")
+TRIVIAQA = TriviaQA("triviaqa", {
+    "smoke": SMOKE, "pretrained": PRETRAINED,
+    "paper": PUBLISHED | {"corpus": "triviaqa", "learning_rate": 3e-5, "warmup_share": 0.058}}, "TriviaQA", "f1")
