@@ -41,6 +41,16 @@ def test_a_record_comes_back_as_it_was_made(path, capsys):
     assert list(recorded("toy").data) == ["", "measured"]  # where nothing is asked there is no such column
 
 
+def test_a_row_that_was_not_measured_says_why(path, capsys):
+    why = "not here: repro models fetch some-model"
+    found = report("toy", {}, "Toys", SPEEDS, {"a": (why, 2.0), "b": (why, 1.5, "at most"), "c": (why, None)}, path)
+    assert read(path) == found and found["ratios"]["b"] == {"measured": why, "wanted": 1.5, "bound": "at most"}
+    out = capsys.readouterr().out
+    assert f"a: {why} (at least 2 wanted)" in out and f"c: {why}\n" in out
+    assert list(recorded("toy").data["wanted"]) == ["at least 2", "at most 1.5", ""]
+    assert list(recorded("toy").data["measured"]) == [why] * 3
+
+
 def test_the_id_is_of_name_and_settings_alone():
     one = sealed("toy", {"n": 1}, title="one")
     assert re.fullmatch("[0-9a-f]{16}", one["id"]) and re.fullmatch("[0-9a-f]{64}", one["digest"])

@@ -1,16 +1,30 @@
 """The training benchmark at a tiny size: that all contenders do the same work, and what it makes of the speeds."""
 
 import inspect
+import json
+import time
 
 import pytest
+import tiny_gemma
 import torch
+from safetensors.torch import load_file
 
 from repro.bench import read, training
+from repro.models.pretrained import write_manifest
+from repro.models.vocabulary import cut
 from repro.study import experiment
 
 TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "n_positions": 300, "sequence": 32, "batch_size": 2}
-GEMMA = training.GEMMA | {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-                          "head_dim": 8}
+@pytest.fixture
+def gemma(tmp_path, monkeypatch):
+    """The folders of a tiny Gemma that was fetched, and of the same with a cut vocabulary."""
+    monkeypatch.setenv("REPRO_MODELS", str(tmp_path / "models"))
+    whole = tmp_path / "models" / training.PUBLISHED
+    tiny_gemma.folder(whole)
+    config = json.loads((whole / "config.json").read_text())
+    (whole / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 300, "opening_token": 2}))
+    write_manifest(whole, {"name": whole.name})
+    return whole, cut(whole, tmp_path / "cut", ["the cat"])
 
 
 @pytest.fixture
@@ -51,8 +65,8 @@ def test_the_trainer_is_made_before_it_is_timed_and_trains_at_every_turn(monkeyp
     assert not made
 
 
-def test_gemma_is_trained_on_the_same_windows_by_all():
-    works = training.gemma(GEMMA, window=6, n_windows=3, batch_size=2)
+def test_gemma_is_trained_on_the_same_windows_by_all(gemma):
+    works = training.gemma(gemma[1], window=6, n_windows=3, batch_size=2)
     assert list(works) == [training.TRAINER, "plain", "recurrent"]
     models = {name: inspect.signature(works[name]).parameters["model"].default for name in ("plain", "recurrent")}
     models[training.TRAINER] = inspect.getclosurevars(works[training.TRAINER]).nonlocals["peer"].model
@@ -61,6 +75,24 @@ def test_gemma_is_trained_on_the_same_windows_by_all():
         assert work() == 2 * 3 * 6
         assert not any(torch.equal(*pair) for pair in zip(before, models[name].model.layers.parameters(), strict=True))
     assert models["recurrent"].recurrence.config.insert_layer == 1 and not hasattr(models["plain"], "recurrence")
+    loaded = load_file(gemma[1] / "model.safetensors")["model.embed_tokens.weight"].float()
+    fresh = inspect.signature(training.gemma(gemma[1])["plain"]).parameters["model"].default
+    assert torch.equal(fresh.model.embed_tokens.weight, loaded)  # the folder's own weights
+
+
+def test_where_gemma_is_not_here_its_rows_say_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("REPRO_MODELS", str(tmp_path))
+    speeds, rows = training.gemma_rows(None, 1, time.process_time)
+    assert speeds == {} and len(rows) == 5
+    assert {row[0] for row in rows.values()} == {"not here: repro models fetch gemma-3-270m"}
+    assert [row[1:] for row in rows.values()][1:] == [(0.9,), (10.0, "at most"), (10.0, "at most"), (0.1, "at most")]
+
+
+def test_the_seconds_of_a_call_are_those_after_the_first(monkeypatch):
+    clock = iter([0, 100, 200, 203, 300, 301, 400, 402])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    calls = []
+    assert training.seconds(lambda: calls.append(1), 3) == 2 and len(calls) == 4
 
 
 def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
@@ -79,10 +111,10 @@ def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
         torch.testing.assert_close(one, other, rtol=0, atol=2e-5)  # AdamW divides by small gradients
 
 
-def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path):
+def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, gemma, tmp_path):
     path, threads = tmp_path / "training.json", torch.get_num_threads()
     found = training.main(path, widths={16: 2, 256: 4}, n_layer=1, vocabulary=50, batch_size=2, length=8, steps=1,
-                          rounds=1, optimiser_tokens=640, scale="smoke", gemma_sizes=GEMMA)
+                          rounds=1, optimiser_tokens=640, scale="smoke", gemma_folders=gemma)
     assert read(path) == found and torch.get_num_threads() == threads
     assert found["environment"]["threads"] == 1 and found["settings"]["scale"] == "smoke"
     speed = {name: value["tokens_per_second"] for name, value in found["speeds"].items()}
@@ -95,6 +127,10 @@ def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path
     assert half["measured"] == speed["Gemma: plain"] / speed["Gemma: transformers.Trainer"]
     assert half["wanted"] == (2.0 if native else None)
     assert found["ratios"]["Gemma: recurrent / plain"]["measured"] == speed["Gemma: recurrent"] / speed["Gemma: plain"]
+    for name, bound in (("seconds to load it again, whole", 10.0), ("seconds to fetch it again", 0.1),
+                        ("seconds to load it again, with a cut vocabulary", 10.0)):
+        ratio = found["ratios"][f"Gemma: {name}"]
+        assert 0 < ratio["measured"] < 10 and (ratio["wanted"], ratio["bound"]) == (bound, "at most")
     assert found["ratios"]["width 256: ours, bf16 / transformers.Trainer"]["wanted"] == (2.0 if native else None)
     assert found["ratios"]["recurrent / plain"]["measured"] == speed["windows: recurrent"] / speed["windows: plain"]
     muon = found["notes"]["optimisers"]

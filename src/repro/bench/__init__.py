@@ -43,8 +43,8 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
     """Print speeds and ratios, each beside its bound; return the record, and write it to `json_path` if given.
 
     settings: all that decides what is measured. unit: of what the speeds count. ratios: (measured, bound), the least
-    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it. printed: False
-    only writes the record, of what is measured so far.
+    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it; a text instead
+    of a measured number says why there is none. printed: False only writes the record, of what is measured so far.
     """
     from rich.console import Console
     from rich.table import Table
@@ -59,7 +59,7 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
     judged = {name: {"measured": ratio, "wanted": wanted, "bound": bound[0] if bound else "at least"}
               for name, (ratio, wanted, *bound) in ratios.items()}
     for name, ratio in judged.items():
-        console.print(f"{name}: {ratio['measured']:.2f}" + (f" ({_wanted(ratio)} wanted)" if _wanted(ratio) else ""))
+        console.print(f"{name}: {_shown(ratio)}" + (f" ({_wanted(ratio)} wanted)" if _wanted(ratio) else ""))
     found = sealed(benchmark, settings, title=title, speeds=speeds, notes=notes, environment=environment(),
                    ratios=judged)
     if json_path:
@@ -119,7 +119,7 @@ def recorded(name: str):
         raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
                          f"results/bench/{name}.json`.")
     asked = any(map(_wanted, found["ratios"].values()))
-    rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
+    rows = [{"": label, "measured": _shown(ratio),
              **({"wanted": _wanted(ratio) + ": missed" * _missed(ratio)} if asked else {}),
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
@@ -129,14 +129,19 @@ def recorded(name: str):
     return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)
 
 
+def _shown(ratio: dict) -> str:
+    """A measured ratio as text, or why it was not measured."""
+    return ratio["measured"] if isinstance(ratio["measured"], str) else f"{ratio['measured']:.2f}"
+
+
 def _wanted(ratio: dict) -> str:
     """The bound that a ratio must meet, in words; "" if there is none."""
     return "" if ratio["wanted"] is None else f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}"
 
 
 def _missed(ratio: dict) -> bool:
-    """Whether a ratio is not what is asked of it."""
-    if ratio["wanted"] is None:
+    """Whether a ratio is measured and not what is asked of it."""
+    if ratio["wanted"] is None or isinstance(ratio["measured"], str):
         return False
     over = ratio["measured"] - ratio["wanted"]
     return over > 0 if ratio.get("bound") == "at most" else over < 0

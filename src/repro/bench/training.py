@@ -1,32 +1,36 @@
-"""Training steps: ours in float32 and bfloat16 beside transformers.Trainer and a plain loop; and Muon beside AdamW."""
+"""Training steps: ours in float32 and bfloat16 beside transformers.Trainer and a plain loop, of small models and of
+Gemma 3; how long Gemma takes to load; and Muon beside AdamW."""
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch.nn import functional as F
+
+from repro.errors import ReproError
 
 WIDTHS = {128: 4, 256: 8}  # of the model: heads
 PEERS = ("All: AdamW without weight decay, gradients clipped to norm 1, nothing logged or saved. Trainer alone: a rate "
          "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step.")
 TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32", "ours, bf16"
-# Gemma 3 270M with the part of its vocabulary that the study's books use; its weights are random here.
-GEMMA = {"vocab_size": 48_021, "hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 18, "head_dim": 256,
-         "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512}
+PUBLISHED = "gemma-3-270m"
 
 
 def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
          batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 500_000,
-         scale: str | None = None, gemma_sizes: dict[str, int] = GEMMA) -> dict:
+         scale: str | None = None, gemma_folders: tuple[Path, Path] | None = None) -> dict:
     """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
 
     The setup inside each call to train is timed too: with this many `steps` it does not matter. optimiser_tokens: of
     each of the two trainings. scale: of the base model whose text and sizes these take; by default `small` if its
-    corpora are available, else `smoke`.
+    corpora are available, else `smoke`. gemma_folders: of a published Gemma 3 and of the same with a cut vocabulary;
+    by default those of the study, as it has them at `pretrained`.
     """
     from repro.bench import compare, report
     from repro.bf16 import has_bf16
@@ -52,11 +56,8 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
         speeds |= {f"windows: {name}": speed for name, speed in found.items()}
         plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
         ratios["recurrent / plain"] = recurrent / plain, 0.8
-        found = compare(gemma(gemma_sizes), rounds, clock=clock)
-        speeds |= {f"Gemma: {name}": speed for name, speed in found.items()}
-        peer, plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
-        ratios[f"Gemma: {HALF} / {TRAINER}"] = plain / peer, 2.0 if has_bf16() else None
-        ratios["Gemma: recurrent / plain"] = recurrent / plain, 0.9
+        found, more = gemma_rows(gemma_folders, rounds, clock)
+        speeds, ratios = speeds | found, ratios | more
         muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds, clock)
         speeds |= {f"{scale}: {name}": speed for name, speed in muon["speeds"].items()}
         ratios |= {f"loss, Muon / AdamW, {at}": (muon[at]["Muon"] / muon[at]["AdamW"], 1.0, "at most")
@@ -147,28 +148,79 @@ def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size:
             "recurrent": lambda: ours(recurrent, sequences, steps, window)}
 
 
-def gemma(sizes: dict[str, int], steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
+def gemma_rows(folders: tuple[Path, Path] | None, rounds: int, clock: Callable[[], float]) -> tuple[dict, dict]:
+    """The speeds and ratios of Gemma, as in `main`. Where it is not here, its rows say how to get it.
+
+    Loading counts from the second time on, when the vocabulary is cut and the files have been read once, in seconds of
+    the clock on the wall: it also waits for the disk.
+    """
+    from repro.bench import compare
+    from repro.bf16 import has_bf16
+    from repro.models.pretrained import fetch, load
+
+    speeds, against = f"Gemma: {HALF} / {TRAINER}", "Gemma: recurrent / plain"
+    loading, fetching = "Gemma: seconds to load it again", "Gemma: seconds to fetch it again"
+    bounds = {speeds: (2.0 if has_bf16() else None,), against: (0.9,), f"{loading}, whole": (10.0, "at most"),
+              f"{loading}, with a cut vocabulary": (10.0, "at most"), fetching: (0.1, "at most")}
+    try:
+        whole, cut = folders or study_folders()
+    except ReproError as error:
+        return {}, {name: (str(error), *bound) for name, bound in bounds.items()}
+    found = compare(gemma(cut), rounds, clock=clock)
+    peer, plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
+    measured = {speeds: plain / peer, against: recurrent / plain,
+                f"{loading}, whole": seconds(lambda: load(whole), rounds),
+                f"{loading}, with a cut vocabulary": seconds(lambda: load(cut), rounds),
+                fetching: seconds(lambda: fetch(whole.name, progress=False), rounds)}
+    return ({f"Gemma: {name}": speed for name, speed in found.items()},
+            {name: (value, *bounds[name]) for name, value in measured.items()})
+
+
+def study_folders() -> tuple[Path, Path]:
+    """The folders of Gemma 3 270M and of the same with the vocabulary of the study's texts. Raises ReproError, with the
+    command that gets it, where it is not here."""
+    from repro.models.pretrained import folder, is_here
+    from repro.papers.base.pretraining import cut_model
+    from repro.study import experiment
+
+    if not is_here(PUBLISHED):
+        raise ReproError(f"not here: repro models fetch {PUBLISHED}")
+    return folder(PUBLISHED), cut_model(experiment("pretrain-gpt2-mini").plan("pretrained")[0])
+
+
+def seconds(work: Callable[[], object], rounds: int) -> float:
+    """The median seconds that a call takes from the second one on."""
+    took = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took[1:])
+
+
+def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
           ) -> dict[str, Callable[[], int]]:
-    """One step of Gemma's layers and sizes on the same windows: by the Trainer, by ours, and by ours with a recurrence
-    module in the middle layer."""
+    """A step on the same windows by a Gemma in a folder: by the Trainer, by ours, and by ours with a recurrence module
+    in the middle layer. Ours also read the opening token, if the folder names one, as the study's runs do."""
     import numpy as np
-    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     from repro.bf16 import has_bf16
-    from repro.recurrence import RecurrenceConfig
-    from repro.recurrence.decoders import recurrent_class
+    from repro.models import load_causal_lm
+    from repro.models.pretrained import load
+    from repro.recurrence import RecurrenceConfig, RecurrentLM
     from repro.training import Sequences
 
-    config = Gemma3TextConfig(**sizes, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    alone, _ = load(folder)
+    config = alone.config
     stream = np.random.default_rng(0).integers(config.vocab_size, size=(batch_size + 2) * window * n_windows)
     rows, sequences = (Sequences(stream, length, count) for length, count in (
         (window, batch_size * n_windows), (window * n_windows, batch_size)))
     half = {"precision": "bf16"} if has_bf16() else {}
-    models = {"plain": Gemma3ForCausalLM(config), "recurrent": recurrent_class(Gemma3ForCausalLM)(
-        config, RecurrenceConfig(config.num_hidden_layers // 2, residual=True, normalize=True))}
+    models = {"plain": load_causal_lm(folder), "recurrent": RecurrentLM.from_pretrained(folder, RecurrenceConfig(
+        config.num_hidden_layers // 2, residual=True, normalize=True), dtype=torch.float32)}
     for model in models.values():
         model.set_attn_implementation("eager")  # as the study's runs on a CPU
-    return {TRAINER: trainer(Gemma3ForCausalLM(config), rows, steps)} | {
+    return {TRAINER: trainer(alone, rows, steps)} | {
         name: lambda model=model: ours(model, sequences, steps, window, **half) for name, model in models.items()}
 
 
