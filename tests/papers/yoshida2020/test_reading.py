@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from repro import paths
-from repro.data.examples import Paragraph, Question, Span
+from repro.data.examples import ANSWER_TYPES, Paragraph, Question, Span
 from repro.errors import ReproError
 from repro.papers.yoshida2020.hotpotqa import reading
 from repro.papers.yoshida2020.hotpotqa.reading import answered, asked, by_window, padded, read_by, states_of_others
+from repro.recurrence import reader
 from repro.recurrence.reader import Read
 from repro.training import Answers
 
@@ -40,6 +41,10 @@ def question(answer="blue sea", spans=None, supporting=(), **changes):
                   Paragraph("Two &amp; more", ("No more", " than a blue sea .")))
     found = (Span(0, 4, 12), Span(0, 25, 33), Span(1, 15, 23)) if spans is None else spans
     return Question("q", "what is it", paragraphs, answer, found, supporting, **changes)
+
+
+def test_a_reader_orders_the_types_of_answers_as_questions_do():
+    assert ANSWER_TYPES == reader.TYPES
 
 
 def test_windows_show_every_token_once_and_answers_where_they_stand():
