@@ -39,6 +39,7 @@ NEEDED_BY = {  # files that the theme gives every page -> what on a page needs t
     r"togglebutton\.": r'class="(?:[^"]* )?(?:toggle|admonition[^"]* dropdown)[ "]',
     r"copybutton\.|clipboard\.": r'class="highlight',  # code
 }
+STYLED = re.compile('<style type="text/css">(?:(?!</style>).)*</style>\\s*(<table.*?</table>)', re.DOTALL)  # by pandas
 EXPLAINED, WHERE = ("seeds x units", "detectable", "room"), "../how-to-read.html#a-claim"  # in the tables of verdicts
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
 
@@ -169,8 +170,13 @@ def explained(text: str) -> str:
 
 
 def set_table(text: str) -> str:
-    """A table as pandas writes it, set like the artifacts': without its own style, numbers to the right, in a box."""
+    """A table as pandas writes it, set like the artifacts': without its own style, numbers to the right, in a box.
+
+    Such tables that are folded next to others are set, too.
+    """
     soup = BeautifulSoup(text, "html.parser")
+    if soup.select("details.more > table"):
+        return STYLED.sub(lambda found: set_table(found[1]), text)
     if soup.find(["figure", "section"]) or not soup.table:
         return text
     table = soup.table

@@ -112,6 +112,18 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("search", "genindex")])
+def test_every_table_that_is_wider_than_a_phone_scrolls_under_its_first_column(page, name):
+    page.size(390)
+    page.evaluate(UNFOLD)
+    loose = page.evaluate("""[...document.querySelectorAll("table")].filter((one) => {
+        const box = one.closest(".scroll, .pst-scrollable-table-container"), cell = one.querySelector("tbody tr > *");
+        return cell && (!box ? one.getBoundingClientRect().right > 390 : box.scrollWidth > box.clientWidth + 1
+            && (getComputedStyle(cell).position != "sticky" || cell.offsetWidth > 0.6 * box.clientWidth)); }).map(
+        (one) => one.id || one.textContent.slice(0, 60))""")
+    assert loose == []
+
+
 @pytest.mark.parametrize("name", ["notebooks/09_hotpotqa"])
 def test_a_verdict_has_its_effect_in_view_on_a_phone_and_a_wide_table_fits_a_desk(page):
     over = "(one) => one.scrollWidth - one.clientWidth"

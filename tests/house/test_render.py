@@ -87,6 +87,17 @@ def test_the_caption_stands_below_and_the_first_column_heads_its_row_without_an_
         ("th", "a"), ("td", "1,000")]
 
 
+def test_a_table_that_is_folded_next_to_an_artifact_is_set_and_the_artifact_stays_as_it_is():
+    frame = pd.DataFrame({"phase": [1, 2], "steps": [10, 20]})
+    artifact = '<figure class="tabular"><table><tr><td>a</td></tr></table><svg viewBox="0 0 1 1"></svg></figure>'
+    inside = f'<summary>T</summary>{artifact}{frame.style.hide().set_caption("C")._repr_html_()}'
+    text = render.set_table(f'<details class="more">{inside}</details>')
+    assert artifact in text and "<style" not in text and text.endswith("</details>")
+    first, second = BeautifulSoup(text, "html.parser").select("details > figure.tabular")
+    assert [cell.get_text() for cell in second.select('tbody th[scope="row"]')] == ["1", "2"]
+    assert second.figcaption.get_text() == "C" and not first.th
+
+
 def test_cells_that_span_rows_do_not_shift_the_columns_beside_them():
     index = pd.MultiIndex.from_tuples([("corpus", "train"), ("corpus", "test")])
     found = read(pd.DataFrame({"what": ["x", "y"], "words": [12, 3]}, index=index))

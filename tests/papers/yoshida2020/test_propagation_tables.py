@@ -1,5 +1,6 @@
 """Verdicts on what is propagated, their control, and the tables, from records written by hand."""
 
+import re
 from types import SimpleNamespace
 
 import pandas
@@ -249,8 +250,9 @@ def test_words_are_marked_and_text_is_escaped():
     page = side_by_side([EXAMPLE], "smoke: a & b.\nrun")
     for cell in ("… <i>Robin</i> &amp; the &lt;b&gt;old&lt;/b&gt; <b>sail</b>. <u>She</u> saw <i>Alex</i> "
                  "<mark>&lt;she&gt;</mark>", "Sam&#x27;s <b>sail</b> &lt; <u>his</u>", "Robin_", "<u>He</u> sailed"):
-        assert f"<td>{cell}</td>" in page
-    assert page.count("<tr") == 2 and page.count("<th>") == page.count("<td>") == 4
+        assert f">{cell}</td>" in page
+    assert page.count("<tr") == 2 and page.count("<th>") == page.count("<td ") == 4
+    assert re.findall("<th>(.*?)</th>", page) == re.findall('data-head="(.*?)"', page)  # a phone shows these
     assert page.endswith("a gender</div><div>smoke: a &amp; b.</div><div>run</div></figcaption></figure>")
     assert "… <i>Alex</i> <mark>" in side_by_side([EXAMPLE], last_words=1)
 

@@ -271,8 +271,9 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
     from repro.evaluation.consistency import GENDERS
 
     columns = ("baseline", "recurrent", "book")
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in
-                   ("end of the context, and the given token", *(WRITERS[name] for name in columns)))
+    names = [html.escape(name) for name in ("end of the context, and the given token",
+                                            *(WRITERS[name] for name in columns))]
+    head = "".join(f"<th>{name}</th>" for name in names)
     rows = []
     for one in examples:
         marks = {**dict.fromkeys(GENDERS, "u"), **dict.fromkeys(map(str.capitalize, GENDERS), "u"),
@@ -281,7 +282,7 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
         context = "… " + " ".join(one["context"].split()[-last_words:])
         cells = [f"{marked(context, marks)} <mark>{html.escape(one['first'].strip())}</mark>",
                  *(marked(one["continuations"][name], marks) for name in columns)]
-        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+        rows.append("".join(f'<td data-head="{name}">{cell}</td>' for name, cell in zip(names, cells, strict=True)))
     body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
     legend = "<b>topic words</b> of the context, <i>names</i> that occur in it, <u>pronouns</u> with a gender"
     lines = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
