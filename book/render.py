@@ -39,6 +39,7 @@ NEEDED_BY = {  # files that the theme gives every page -> what on a page needs t
     r"togglebutton\.": r'class="(?:[^"]* )?(?:toggle|admonition[^"]* dropdown)[ "]',
     r"copybutton\.|clipboard\.": r'class="highlight',  # code
 }
+RECORDS = re.compile("(<summary>records?</summary>)([0-9a-f]{16}(?:, [0-9a-f]{16})*)")  # in a caption
 STYLED = re.compile('<style type="text/css">(?:(?!</style>).)*</style>\\s*(<table.*?</table>)', re.DOTALL)  # by pandas
 EXPLAINED, WHERE = ("seeds x units", "detectable", "room"), "../how-to-read.html#a-claim"  # in the tables of verdicts
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
@@ -72,10 +73,11 @@ def render(target: str | Path, *chapters: str | Path) -> None:
                        ("references.md", cite)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
     (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
+    kept = {file.stem: f"../{file.relative_to(ROOT)}" for file in (ROOT / "results").glob("*/*/*.json")}
     for chapter in (source / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(chapter, as_version=4)
         for data in datas(notebook):
-            data["text/html"] = gallery.finished(data["text/html"])
+            data["text/html"] = linked(gallery.finished(data["text/html"]), kept)
         chapter.write_text(nbformat.writes(notebook))
     downloads.write(source / "_extra")
     shutil.copy(MATHJAX, source / "_extra/mathjax")
@@ -160,6 +162,12 @@ def numbered(text: str, chapter: str, numbers: count) -> str:
     return re.sub(r'<figure class="drawing"[^>]*>.*?<figcaption>',
                   lambda found: f'{found[0]}<span class="of-figure">Figure {chapter}.{next(numbers)}</span> ', text,
                   flags=re.DOTALL)
+
+
+def linked(text: str, kept: dict[str, str]) -> str:
+    """HTML whose captions link each record of `kept`, id -> address, to its file."""
+    return RECORDS.sub(lambda found: found[1] + re.sub("[0-9a-f]{16}", lambda id: (
+        f'<a href="{kept[id[0]]}">{id[0]}</a>' if id[0] in kept else id[0]), found[2]), text)
 
 
 def explained(text: str) -> str:

@@ -98,6 +98,14 @@ def test_a_table_that_is_folded_next_to_an_artifact_is_set_and_the_artifact_stay
     assert second.figcaption.get_text() == "C" and not first.th
 
 
+def test_a_caption_links_the_records_that_the_book_holds():
+    one, other, word = "0" * 16, "a" * 16, "b" * 16
+    text = f"<details><summary>records</summary>{one}, {other}</details> {one} <summary>record</summary>{one}"
+    link = f'<a href="../r/{one}.json">{one}</a>'
+    assert render.linked(text, {one: f"../r/{one}.json", word: "../r/b.json"}) == (
+        f"<details><summary>records</summary>{link}, {other}</details> {one} <summary>record</summary>{link}")
+
+
 def test_cells_that_span_rows_do_not_shift_the_columns_beside_them():
     index = pd.MultiIndex.from_tuples([("corpus", "train"), ("corpus", "test")])
     found = read(pd.DataFrame({"what": ["x", "y"], "words": [12, 3]}, index=index))
