@@ -1,4 +1,5 @@
-"""Memories in decoders with rotary positions: Llama, Mistral, Qwen 2 and 3, Gemma 3."""
+"""What every decoder with a memory has, and memories in decoders with rotary positions: Llama, Mistral, Qwen 2 and 3,
+Gemma 3."""
 
 import copy
 import importlib
@@ -21,13 +22,14 @@ from repro.recurrence.memories import MEMORIES, make
 from repro.recurrence.opening import open_windows
 from repro.recurrence.windowed import WindowByWindow
 
-ATTENTION = "repro_memory_decoder"
+ATTENTION, GPT2_ATTENTION = "repro_memory_decoder", "repro_memory"
 FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # whose layers are read as they are here
 
 
 def attention_with_memory(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None,
                           sliding_window=None, previous=None, everywhere=None, mix=None, **others):
-    """Causal attention of queries (B, H, T, D) to keys and values (B, G, T, D), each shared by H / G heads.
+    """Causal attention of queries (B, H, T, D) to keys and values (B, G, T, D), each shared by H / G heads; in GPT-2 G
+    is H.
 
     previous: keys and values (B, G, E, D) at the positions before. In a sliding window, every position also sees the
     first `everywhere` keys, by default the E. If `mix(query, key, value, out)` is given, it replaces the result.
@@ -35,13 +37,14 @@ def attention_with_memory(module, query, key, value, attention_mask=None, dropou
     """
     check_scores(others)
     n_before = 0 if previous is None else previous[0].shape[2]
-    groups = module.num_key_value_groups
-    keys, values = (x.repeat_interleave(groups, 1) for x in (key, value))
-    before = None if previous is None else tuple(x.repeat_interleave(groups, 1) for x in previous)
+    shared = query.shape[1] // key.shape[1]
+    before = () if previous is None else previous
+    keys, values, *before = (x if shared == 1 else x.repeat_interleave(shared, 1) for x in (key, value, *before))
     if sliding_window is None or n_before + key.shape[2] <= sliding_window:
-        out = attention_with_previous(module, query, keys, values, None, dropout, scaling, before)[0].transpose(1, 2)
+        out, _ = attention_with_previous(module, query, keys, values, attention_mask, dropout, scaling, before or None)
+        out = out.transpose(1, 2)
     else:
-        if before is not None:
+        if before:
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
         j = torch.arange(keys.shape[2], device=query.device)
         i = j[n_before:, None]
@@ -52,15 +55,17 @@ def attention_with_memory(module, query, key, value, attention_mask=None, dropou
     return out.transpose(1, 2), None
 
 
-AttentionInterface.register(ATTENTION, attention_with_memory)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+for one in (ATTENTION, GPT2_ATTENTION):
+    AttentionInterface.register(one, attention_with_memory)
+    AttentionMaskInterface.register(one, sdpa_mask)
 
 
 class WithMemory(WindowByWindow):
-    """A decoder with a memory. A subclass, whose other base is the model's class, reads one block in `_layer`, as
-    `Memory.read` describes it, and embeds tokens in `_embedded`."""
+    """A decoder with a memory. A subclass, whose other base is the model's class, embeds tokens in `_embedded` and
+    reads one block in `_block`."""
 
     n_opening = 0
+    final_norm = "model.norm"
 
     def __init__(self, config, memory: dict | None = None):
         super().__init__(copy.deepcopy(config))
@@ -83,6 +88,20 @@ class WithMemory(WindowByWindow):
 
         hidden, z = self.memory.read(layer, self._embedded(ids), z, stride, self._places())
         return hidden[:, -ids.shape[1]:], z
+
+    def _layer(self, index, hidden, before, mix, state, everywhere):
+        """One layer, as `Memory.read` describes it."""
+        left = []
+
+        def inside(query, key, value, out):
+            out, kept = mix(query, key, value, out, *state)
+            left.append(kept)
+            return out
+
+        hidden = self._block(index, hidden, before, None if mix is None else inside, everywhere)
+        if index == self.config.num_hidden_layers - 1:
+            hidden = self.get_submodule(self.final_norm)(hidden)
+        return hidden if mix is None else (hidden, left[-1])
 
     def _places(self) -> Tensor | None:
         """The position embeddings (context, d); None for rotary ones."""
@@ -108,9 +127,9 @@ class MemoryDecoder(WithMemory):
         ids = F.pad(ids, (self.n_opening, 0), value=self.config.opening_token) if self.n_opening else ids
         return embedded(self.base_model.embed_tokens, ids)
 
-    def _layer(self, index, hidden, before, mix, state, everywhere):
-        """One layer, as `Memory.read` describes it."""
-        layer, left, previous = self.base_model.layers[index], [], None
+    def _block(self, index, hidden, before, mix, everywhere):
+        """One layer (B, T, d). mix gets queries and keys before their rotation."""
+        layer, previous = self.base_model.layers[index], None
         n_before = 0 if before is None else before.shape[1]
         cos, sin = self._rotation(index, hidden, n_before)
         own = cos[:, n_before:], sin[:, n_before:]
@@ -118,15 +137,10 @@ class MemoryDecoder(WithMemory):
             previous = _keys_and_values(layer, before, cos[:, :n_before], sin[:, :n_before])
 
         def inside(query, key, value, out):
-            out, kept = mix(*_turned_back(layer, query, key, *own), value, out, *state)
-            left.append(kept)
-            return out
+            return mix(*_turned_back(layer, query, key, *own), value, out)
 
-        hidden = layer(hidden, position_embeddings=own, attention_mask=None, previous=previous, everywhere=everywhere,
-                       mix=None if mix is None else inside)
-        if index == self.config.num_hidden_layers - 1:
-            hidden = self.base_model.norm(hidden)
-        return hidden if mix is None else (hidden, left[-1])
+        return layer(hidden, position_embeddings=own, attention_mask=None, previous=previous, everywhere=everywhere,
+                     mix=None if mix is None else inside)
 
     def _rotation(self, index: int, hidden: Tensor, n_before: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines (1, E + T, D) of a layer at the positions of `n_before` vectors and of the window."""

@@ -5,31 +5,14 @@ from pathlib import Path
 import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-from transformers.modeling_utils import AttentionInterface
 
 from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError
-from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous
+from repro.recurrence.causal import BASE, WindowByWindowGPT2
 from repro.recurrence.memories import complete
-from repro.recurrence.memory_decoder import WithMemory, memory_class, plain_decoder
+from repro.recurrence.memory_decoder import GPT2_ATTENTION, WithMemory, memory_class, plain_decoder
 from repro.recurrence.windowed import in_class
-
-ATTENTION = "repro_memory"
-
-
-def attention_with_memory(module, query, key, value, *args, mix=None, **kwargs):
-    """`attention_with_previous`; if `mix(query, key, value, out)` is given, it replaces the result. All (B, H, T,
-    D)."""
-    out, _ = attention_with_previous(module, query, key, value, *args, **kwargs)
-    if mix is not None:
-        out = mix(query, key, value, out.transpose(1, 2)).transpose(1, 2)
-    return out, None
-
-
-AttentionInterface.register(ATTENTION, attention_with_memory)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 @checked
@@ -46,7 +29,8 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     (True, 'gated')
     """
 
-    attention = (ATTENTION,)
+    attention = (GPT2_ATTENTION,)
+    final_norm = "transformer.ln_f"
 
     def __init__(self, config: GPT2Config, memory: dict | None = None):  # types are checked as they stand here
         super().__init__(config, memory)
@@ -77,20 +61,10 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     def _places(self):
         return self.transformer.wpe.weight
 
-    def _layer(self, index, hidden, before, mix, state, everywhere):
-        """One block, as `Memory.read` describes it; GPT-2 has no sliding windows."""
-        block, left = self.transformer.h[index], []
-
-        def inside(query, key, value, out):
-            out, kept = mix(query, key, value, out, *state)
-            left.append(kept)
-            return out
-
-        previous = None if before is None else self._keys_and_values(block, before)
-        hidden = block(hidden, previous=previous, mix=None if mix is None else inside)
-        if index == self.config.n_layer - 1:
-            hidden = self.transformer.ln_f(hidden)
-        return hidden if mix is None else (hidden, left[-1])
+    def _block(self, index, hidden, before, mix, everywhere):
+        """One block (B, T, d); GPT-2 has no sliding windows."""
+        block = self.transformer.h[index]
+        return block(hidden, previous=None if before is None else self._keys_and_values(block, before), mix=mix)
 
     def _keys_and_values(self, block, before):
         """Keys and values (B, H, E, D) of vectors placed before a window; they need no queries."""
