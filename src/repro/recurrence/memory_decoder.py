@@ -1,4 +1,4 @@
-"""What every decoder with a memory has, and memories in decoders with rotary positions: Llama, Mistral, Qwen 2 and 3,
+"""The base of all decoders with a memory, and memories in decoders with rotary positions: Llama, Mistral, Qwen 2 and 3,
 Gemma 3."""
 
 import copy
