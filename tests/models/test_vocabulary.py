@@ -121,6 +121,10 @@ def test_a_text_with_tokens_that_were_cut_away_is_refused(whole, tmp_path):
         check_covered(made, train_bpe(["a b"], 257), ["a"])
     with pytest.raises(ReproError, match="has no vocabulary.json; give a folder that"):
         check_covered(folder, coder, ["a"])
+    for damaged in ("{", "[1]", "{}", '{"whole": "x", "ids": ["a"]}', '{"whole": "x", "ids": [1e400]}', '"x"'):
+        (made / "vocabulary.json").write_text(damaged)
+        with pytest.raises(ReproError, match="vocabulary.json is damaged .*; delete the folder and cut the model"):
+            check_covered(made, coder, ["the cat"])
 
 
 def test_what_cannot_be_cut_is_refused_and_nothing_is_left(whole, tmp_path, tiny_gpt2, monkeypatch):

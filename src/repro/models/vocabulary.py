@@ -77,10 +77,15 @@ def check_covered(folder: Path | str, whole: Tokeniser, texts: Iterable[str]) ->
     """
     if not (Path(folder) / KEPT).is_file():
         raise ReproError(f"{folder} has no {KEPT}; give a folder that `repro.models.vocabulary.cut` wrote.")
-    note = json.loads((Path(folder) / KEPT).read_text())
-    if note["whole"] != whole.fingerprint:
+    try:
+        note = json.loads((Path(folder) / KEPT).read_text())
+        origin, kept = note["whole"], np.array(note["ids"], np.int64)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise ReproError(f"{Path(folder) / KEPT} is damaged ({short(error)}); delete the folder and cut the model "
+                         "again.") from error
+    if origin != whole.fingerprint:
         raise ReproError(f"{folder} was cut from another tokenizer than {whole.name}; give the one it was cut from.")
-    missing = np.setdiff1d(whole.used(texts), note["ids"])
+    missing = np.setdiff1d(whole.used(texts), kept)
     if len(missing):
         raise ReproError(f"{folder} lacks {len(missing):,} tokens of these texts, the first of them "
                          f"{whole.backend.id_to_token(int(missing[0]))!r}; cut the model for these texts, or take the "
