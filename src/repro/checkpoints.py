@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.errors import ReproError, short
 
+LAYERS = "n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"
 HINT = "give a checkpoint of that kind"
 # Errors of transformers and torch for settings that fit no model, or no weights of the folder.
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
@@ -133,7 +134,23 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ReproError(f"config.json of {folder} is {short(values, 60)}; it must be a JSON object, the settings of a "
                          "model. Give the folder of a checkpoint.")
+    n_weights = _n_weights(Path(folder) / "model.safetensors")
+    for name in LAYERS:
+        if n_weights and isinstance(values.get(name), int) and values[name] > n_weights:
+            raise ReproError(f"config.json of {folder} has {name} {values[name]:,}, but model.safetensors holds "
+                             f"{n_weights:,} weights, and a layer has at least one; correct config.json.")
     return values
+
+
+def _n_weights(path: Path) -> int:
+    """The number of tensors that a safetensors file names in its header; 0 if it is not a whole one."""
+    try:
+        with path.open("rb") as file:
+            n_bytes = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(n_bytes)) if n_bytes <= path.stat().st_size else {}
+        return len(header.keys() - {"__metadata__"})
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return 0
 
 
 @contextmanager

@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError:  # `pip install repro` only installs what repro.attention needs
     sys.exit("repro: error: the commands need the study's packages. Run: pip install 'repro[study]'.")
 
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, readable, unknown
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +38,7 @@ class OneLine(TyperGroup):
             message = str(error)
         except typer.TyperException as error:
             message = f"{error.format_message()} Try 'repro --help'."
-        sys.stderr.write(f"repro: error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"repro: error: {readable(' '.join(message.split()))}\n")
         sys.exit(2)
 
 
@@ -76,6 +76,8 @@ def list_study(
     listed = _with(whole, words)
     known = {*KINDS, *SCALES, *LOOKS, *(name for some in whole.values() for one in some for name in _names(one))}
     for word in words:
+        if not word.strip():
+            raise ReproError(f"'{word}' is no word; leave it out, or give one to list only what matches it.")
         if word.casefold() not in known and not any(_with(whole, [word]).values()):
             raise unknown("word", word, known)
     if as_json:

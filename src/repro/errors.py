@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 
@@ -10,7 +11,20 @@ class ReproError(ValueError):
     """Bad input or unusable state, reported in one line. The command line prints it and exits with 2."""
 
     def __init__(self, line: object = ""):
-        super().__init__(" ".join(str(line).splitlines()))  # a value in it may have had several
+        super().__init__(readable(" ".join(str(line).splitlines())))  # a value in it may have had several
+
+
+LONGEST = 400  # characters without a blank that a message repeats: longer than most paths
+
+
+def readable(line: str) -> str:
+    """A line without the middle of what is longer than LONGEST and has no blank.
+
+    >>> readable("unknown run '" + 5_000 * "x" + "'.") == "unknown run '" + 199 * "x" + "…" + 198 * "x" + "'."
+    True
+    """
+    half = LONGEST // 2
+    return re.sub(rf"\S{{{LONGEST + 1},}}", lambda found: f"{found[0][:half]}…{found[0][-half:]}", line)
 
 
 SHOWN = 20  # names in one message

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from repro.data import Corpus, Document, Split, corpus, example_readers, overlap, readers, task, tokens, webtext
+from repro.data import Corpus, Document, Split, corpus, example_readers, files, overlap, readers, task, tokens, webtext
 from repro.data.detokenisation import detokeniser
 from repro.data.ngrams import NgramFilter, normalise
 from repro.data.tokenisation import Bytes, tokeniser
@@ -98,6 +98,27 @@ def test_a_damaged_file_ends_in_one_line_that_names_it(shelf, kind, how):
     assert read(shelf(reader, content, file))
     with pytest.raises(ReproError, match=f"{file} is damaged or truncated"):
         read(shelf(reader, dict(damaged(content))[how], file))
+
+
+def test_a_file_that_unpacks_to_more_than_a_corpus_has_is_refused(shelf, monkeypatch):
+    monkeypatch.setattr("repro.data.files.MOST_ROWS", 5)
+    assert len(read(shelf(readers.shelf, parquet(BOOKS)))) == 5
+    with pytest.raises(ReproError, match="has 6 rows; a file of a corpus has at most 5"):
+        read(shelf(readers.shelf, parquet([*BOOKS, BOOKS[0]])))
+    packed = lzma.compress(TEXT.encode()) + lzma.compress(b"more\n")  # of two streams
+    monkeypatch.setattr("repro.data.files.MOST_BYTES", len(TEXT.encode()) + 5)
+    assert read(shelf(readers.wikitext, packed, "text.xz"))[0].text == TEXT + "more\n"
+    monkeypatch.setattr("repro.data.files.MOST_BYTES", len(TEXT.encode()) + 4)
+    with pytest.raises(ReproError, match="text.xz is damaged or truncated .it has more than 47 bytes"):
+        read(shelf(readers.wikitext, packed, "text.xz"))
+    monkeypatch.undo()
+    with pytest.raises(EOFError, match="it ends inside a stream"):
+        files._decompressed(packed[:-3])
+
+
+def test_an_array_without_rows_is_refused(shelf):
+    with pytest.raises(ReproError, match="rows.npz has a single number as image, and no rows"):
+        read(shelf(example_readers.images(), npz(image=np.float64(3), label=np.float64(3)), "rows.npz"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -81,6 +81,9 @@ def test_a_folder_without_text_is_refused(tmp_path, monkeypatch):
         own_text(tmp_path)
     with pytest.raises(ReproError, match="is not here; give a folder"):
         own_text(tmp_path / "missing")
+    with pytest.raises(ReproError, match="is not here; give a folder") as error:
+        own_text(tmp_path / ("x" * 5_000))  # no file system has such a name
+    assert len(str(error.value)) < 600
     with pytest.raises(ReproError, match="is a file; give a folder"):
         own_text(tmp_path / "notes.md")
     monkeypatch.setattr("repro.data.own_text.MOST_BYTES", 6)

@@ -54,12 +54,28 @@ def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
     ("smoke", {"rate": "nan"}, "rate is 'nan'; it must be a finite number."),
     ("smoke", {"seed": "-1"}, "seed is '-1'; it must be at least 0."),
     ("smoke", {"layers": "[1,"}, "cannot read [1, as JSON"),
+    ("smoke", {"corpus": "x" * 5_000}, "unknown corpus '" + "x" * 100),
 ])
 def test_bad_plans_are_told_in_one_line(toy, scale, sets, words):
     with pytest.raises(ReproError) as error:
         toy.experiment.plan(scale, sets)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_list_where_a_validator_looks_up_a_name_is_told_in_one_line():
+    for name, key in (("pretrain-gpt2-sizes", "size"), ("wikihop-ablation", "configuration"),
+                      ("longformer-tasks", "task")):
+        for value in ('["nope", [1]]', '{"a": 1}'):
+            with pytest.raises(ReproError, match=f"{key}.*nope|{key}.*'a': 1") as error:
+                experiment(name).plan("smoke", {key: value})
+            assert "\n" not in str(error.value)
+    with pytest.raises(ReproError, match="unknown model 'nope'"):  # `memory` decides, but a name that is none stays one
+        experiment("memories-pg19").plan("smoke", {"model": "nope"})
+    with pytest.raises(ReproError, match="unknown corpus '../../x'"):
+        experiment("memories-pg19").plan("smoke", {"scored_corpus": "../../x"})
+    with pytest.raises(ReproError, match="layers is '../../x'; give one letter for each layer"):
+        experiment("summarise-memory").plan("smoke", {"layers": "../../x"})
 
 
 def test_largest_allowed_overlap_is_accepted(toy):

@@ -13,6 +13,7 @@ import pytest
 from repro.errors import ReproError
 from repro.paths import write_atomic
 from repro.study import Record, Store, run
+from repro.study.settings import identify
 
 
 @pytest.fixture
@@ -90,6 +91,30 @@ def test_a_record_under_the_id_of_another_config_is_refused(stored):
     forged.write(path)
     with pytest.raises(ReproError, match="has the id of another config"):
         store.get(config)
+
+
+@pytest.mark.parametrize(("changes", "in_config", "words"), [
+    ({"scale": "../../x"}, False, "scale is '../../x', in its config 'small'"),
+    ({"scale": None}, False, "scale is None, in its config 'small'"),
+    ({"seed": False}, False, "seed is False, in its config 0"),
+    ({"experiment": "toy-other"}, False, "experiment is 'toy-other', in its config 'toy-base'"),
+    ({"scale": "/tmp/x"}, True, "scale is '/tmp/x'; scales are smoke, small"),
+    ({"experiment": "../x"}, True, "experiment is '../x', which is no name"),
+    ({"experiment": ".."}, True, "experiment is '..', which is no name"),
+    ({"seed": -1}, True, "seed is -1; a seed is a whole number of 0 or more")])
+def test_a_record_whose_names_would_place_it_elsewhere_is_refused(stored, changes, in_config, words):
+    _, _, path = stored
+    parts = json.loads(path.read_text())
+    parts.pop("schema"), parts.pop("digest")
+    if in_config:
+        changes = changes | {"config": parts["config"] | changes}
+        changes["id"] = identify(changes["config"], parts["data"]["fingerprint"], parts["needs"])
+    forged = Record.sealed(**parts | changes)  # its digest and its id are right
+    elsewhere = path.with_name("record.json")
+    elsewhere.write_text(json.dumps(asdict(forged)))
+    with pytest.raises(ReproError) as error:
+        Record.read(elsewhere)
+    assert words in str(error.value)
 
 
 def test_a_renamed_record_is_refused(stored):

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from repro.errors import ReproError
 
+MOST_ROWS = 100_000_000  # of a table of a corpus; the largest has 41 million
+MOST_BYTES = 300_000_000  # of a compressed text; the largest has 100 million
+
 
 def shards(folder: Path, pattern: str) -> list[Path]:
     """The files of `folder` matching `pattern`, in order; [] when there are none.
@@ -30,6 +33,9 @@ def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise ReproError(f"{path} has {file.metadata.num_rows:,} rows; a file of a corpus has at most "
+                                 f"{MOST_ROWS:,}. Delete it and fetch the corpus again.")
             lacking = sorted(set(columns) - set(file.schema_arrow.names))
             if lacking:
                 raise ReproError(f"{path} has no column {', '.join(lacking)}; it is not a file of this corpus.")
@@ -64,7 +70,9 @@ def arrays(path: Path, names: list[str]) -> Iterator[dict]:
         raise
     except Exception as error:  # numpy and zipfile raise many types for damaged bytes
         raise _damaged(path, error) from error
-    lengths = {name: len(array) if array.ndim else 0 for name, array in found.items()}
+    if single := [name for name, array in found.items() if not array.ndim]:
+        raise ReproError(f"{path} has a single number as {single[0]}, and no rows; it is not a file of this corpus.")
+    lengths = {name: len(array) for name, array in found.items()}
     if len(set(lengths.values())) > 1:
         raise ReproError(f"{path} has arrays of different lengths ({lengths}); it is not a file of this corpus.")
     for values in zip(*found.values(), strict=True):
@@ -82,9 +90,24 @@ def content(path: Path) -> bytes:
         found = path.read_bytes()
         if not found:
             raise EOFError("it is empty")
-        return lzma.decompress(found) if path.suffix == ".xz" else found
+        return _decompressed(found) if path.suffix == ".xz" else found
     except (lzma.LZMAError, EOFError, OSError) as error:
         raise _damaged(path, error) from error
+
+
+def _decompressed(found: bytes) -> bytes:
+    """The content of an .xz file, of at most MOST_BYTES."""
+    parts, size = [], 0
+    while found:  # a file may have several streams
+        stream = lzma.LZMADecompressor()
+        parts.append(stream.decompress(found, MOST_BYTES + 1 - size))
+        size += len(parts[-1])
+        if size > MOST_BYTES:
+            raise EOFError(f"it has more than {MOST_BYTES:,} bytes")
+        if not stream.eof:
+            raise EOFError("it ends inside a stream")
+        found = stream.unused_data
+    return b"".join(parts)
 
 
 def xz_text(path: Path) -> str:

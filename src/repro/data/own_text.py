@@ -1,6 +1,7 @@
 """A reader's own text: a folder of .txt files, one document each, as a corpus for `repro replicate`."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,9 +55,9 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     ('letters', ['one'])
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ReproError(f"{folder} is {'a file' if folder.exists() else 'not here'}; give a folder with .txt files, "
-                         "one document each.")
+    if not os.path.isdir(folder):  # False also for a name that no file can have
+        raise ReproError(f"{folder} is {'a file' if os.path.exists(folder) else 'not here'}; give a folder with .txt "
+                         "files, one document each.")
     try:
         here = sorted(path for path in folder.resolve().iterdir() if not path.name.startswith("."))
         files = tuple(path for path in here if path.suffix.lower() == ".txt" and path.is_file())

@@ -152,7 +152,7 @@ class Experiment:
             chosen[key] = choices(value)
         points, plan = self.grid(scale), {}
         for key in self.selects:
-            known = {point[key]: None for point in points}
+            known = list(dict.fromkeys(point[key] for point in points))
             if key in chosen and (strange := [value for value in chosen[key] if value not in known]):
                 raise unknown(key, strange[0], map(str, known))
             points = [point for point in points if point[key] in chosen.get(key, known)]

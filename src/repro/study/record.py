@@ -1,6 +1,7 @@
 """Records of finished runs: JSON files that are verified by their digest when read."""
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study.settings import canonical, identify, sha256
+from repro.study.settings import SCALES, canonical, identify, sha256
 
 SCHEMA = 1
 
@@ -90,6 +91,7 @@ def _read(path: Path, *state: int) -> Record:
         own_id = identify(record.config, record.data["fingerprint"], record.needs, record.data.get("reads"),
                           record.revision)
         own_digest = digest(parts)
+        _check_names(record)
         for name, kind in (("cost", dict), ("carried_from", str)):  # the digest does not hold them
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r:.40}")
@@ -111,6 +113,20 @@ def _read(path: Path, *state: int) -> Record:
         raise ReproError(f"{path} has the id of another config: its config and data have id {own_id}; "
                          "restore it from git or delete it and run it again.")
     return record
+
+
+def _check_names(record: Record) -> None:
+    """Raise ValueError unless the names that place a record are those of its config, and none is a path."""
+    for name in ("experiment", "scale", "seed"):
+        own, other = getattr(record, name), record.config[name]
+        if type(own) is not type(other) or own != other:
+            raise ValueError(f"{name} is {own!r:.40}, in its config {other!r:.40}")
+    if type(record.seed) is not int or record.seed < 0:
+        raise ValueError(f"seed is {record.seed!r:.40}; a seed is a whole number of 0 or more")
+    if record.scale not in SCALES:
+        raise ValueError(f"scale is {record.scale!r:.40}; scales are {', '.join(SCALES)}")
+    if not isinstance(record.experiment, str) or not re.fullmatch(r"[\w-][\w.-]*", record.experiment):
+        raise ValueError(f"experiment is {record.experiment!r:.40}, which is no name")
 
 
 def digest(parts: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from repro.configs import problems
-from repro.errors import ReproError
+from repro.errors import ReproError, short
 
 SCALES = ("smoke", "small", "pretrained", "medium", "paper")
 COMMITTED = ("paper", "medium", "pretrained", "small")  # scales with committed records, the largest first
@@ -77,6 +77,10 @@ def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
         return kind.model_validate(values)
     except ValidationError as error:
         raise ReproError(f"{values['experiment']}: {' '.join(problems(error, kind))}") from error
+    except TypeError as error:  # a validator looked up a list or a mapping, which has no hash
+        wrong = [f"{name}={short(value, 40)}" for name, value in values.items() if isinstance(value, (list, dict))]
+        raise ReproError(f"{values['experiment']}: {' or '.join(wrong)} is a list or a mapping where a single value "
+                         f"belongs ({error}); give one value.") from error
 
 
 def canonical(value: Any) -> str:

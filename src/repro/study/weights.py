@@ -58,6 +58,9 @@ def keep(record: Record, path: Path, model: Path) -> None:
 def check(record: Record, model: Path) -> None:
     """Raise ReproError, in one line, unless the folder holds the weights and the tokenizer that the record names."""
     expected = {WEIGHTS: record.notes["model"], TOKENISER: record.notes["tokeniser"]}
+    if not model.is_dir():
+        raise ReproError(f"{model} is not here: a run with weights leaves them in a folder of that name, next to its "
+                         f"record; run `repro run {record.experiment} --scale {record.scale}` again.")
     again = (f"restore {model} from git, or delete it and run `repro run {record.experiment} --scale {record.scale}` "
              "again")
     if strange := sorted({path.name for path in model.iterdir() if path.name[0] != "."} - {*expected, *BESIDE}):

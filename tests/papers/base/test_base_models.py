@@ -161,3 +161,20 @@ def test_a_run_from_elsewhere_is_installed(here, tmp_path):
         install(here.runs / here.records[1].id, tmp_path / "mine")
     with pytest.raises(ReproError, match="cannot read .*record.json"):
         install(tmp_path, tmp_path / "mine")
+
+
+@pytest.mark.parametrize(("change", "line"), [
+    ({"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000, but model.safetensors holds"),
+    ({"num_hidden_layers": 2}, "its n_layer is 2, that of record"), ([], "it must be a JSON object"),
+    ({"model_type": "nope"}, "cannot be loaded with its settings"), (None, "is not here")])
+def test_what_would_not_load_is_not_installed(here, tmp_path, change, line):
+    folder = tmp_path / "run"
+    shutil.copytree(here.runs / here.records[2].id, folder)
+    config = folder / "model/config.json"
+    if change is None:
+        shutil.rmtree(folder / "model")
+    else:
+        config.write_text(json.dumps(json.loads(config.read_text()) | change if change else change))
+    code, out, err = call(f"models install {folder} --results {tmp_path / 'mine'}")
+    assert (code, out) == (2, "") and line in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "mine").exists()

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repro.checkpoints import config_of, reading
 from repro.errors import ReproError, unknown
 from repro.papers.base import gpt2_mini, roberta_mini
-from repro.study import SCALES, Record, Store, command
+from repro.study import SCALES, Record, Store, command, weights
 from repro.study.weights import WEIGHTS
 
 KEPT, NOT_KEPT = "ok", "not kept"
@@ -80,6 +81,8 @@ def install(folder: Path | str, results: Path | str | None = None) -> Path:
     if record.experiment not in [one.name for one in EXPERIMENTS.values()] or "model" not in record.notes:
         raise ReproError(f"{folder / 'record.json'} is of {record.experiment} and lists no stored weights; give the "
                          "folder of a base model that was trained with weights=bf16.")
+    weights.check(record, folder / "model")
+    _load(record, folder / "model", next(name for name, one in EXPERIMENTS.items() if one.name == record.experiment))
     store = Store.for_scale(record.scale, results)
     there = store.path(record)
     if there.exists() and Record.read(there).digest != record.digest:
@@ -116,7 +119,10 @@ def _load(record: Record, folder: Path, name: str) -> tuple[Any, Any]:
 
     loaders: dict[str, Callable] = {"gpt2-mini": load_causal_lm, "roberta-mini": load_masked_lm}
     more = {"roberta-mini": 2}.get(name, 0)  # rows of positions before the first
-    coder, config = Tokeniser.read(folder / "tokenizer.json"), AutoConfig.from_pretrained(str(folder))
+    coder = Tokeniser.read(folder / "tokenizer.json")
+    with reading(folder, "results/base"):
+        config_of(None, folder)
+        config = AutoConfig.from_pretrained(str(folder))
     sizes = {key: record.config[key] for key in ("n_layer", "n_embd", "n_head", "n_positions")}
     found = {"n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
              "n_positions": config.max_position_embeddings - more}

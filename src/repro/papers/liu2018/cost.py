@@ -43,6 +43,9 @@ class Config(RunConfig):
     def _fits(self):
         if len(self.lengths) < 2 or sorted(set(self.lengths)) != list(self.lengths):
             raise ValueError(f"lengths are {self.lengths}; give two or more in increasing order")
+        if not self.layers or set(self.layers) - set("LM"):
+            raise ValueError(f"layers is '{self.layers:.40}'; give one letter for each layer, L (local) or M (memory-"
+                             "compressed)")
         return self
 
 

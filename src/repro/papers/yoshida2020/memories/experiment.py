@@ -16,7 +16,7 @@ from repro.papers.base.gpt2_mini import tokeniser_of
 from repro.papers.yoshida2020.memories.tables import cost_figure, memory_table
 from repro.papers.yoshida2020.perplexity import finetuning
 from repro.papers.yoshida2020.perplexity.evaluation import Config as Evaluation
-from repro.papers.yoshida2020.perplexity.evaluation import estimate_evaluation, evaluate, trained
+from repro.papers.yoshida2020.perplexity.evaluation import estimate_evaluation, evaluate, others, trained
 from repro.papers.yoshida2020.perplexity.finetuning import held_out
 from repro.study import Artifact, Experiment, Outcome, register
 
@@ -120,7 +120,8 @@ SCORED = {"smoke": 2_400, "small": 132_000, "medium": 132_000}
 EXPERIMENT = Experiment(
     name="memories-pg19", paper="yoshida2020", summary="Memories of other papers next to the recurrence module.",
     config=Config, scales=SCALES, execute=execute, grid=grid,
-    estimate=lambda config: estimate_evaluation(config, SCORED[config.scale]), needs=lambda config: [trained(config)])
+    estimate=lambda config: estimate_evaluation(config, SCORED[config.scale]), needs=lambda config: [trained(config)],
+    reads=others)
 
 CHAPTER, SOURCE = "07_pg19", "not in the paper; asked here"
 register(

@@ -49,6 +49,11 @@ def sources(config) -> list[RunConfig]:
     return [trained(config)] if config.fine_tuned else PRETRAINING.plan(config.scale)
 
 
+def others(config) -> list[str]:
+    """The corpora that it reads besides that of its fine-tuning."""
+    return [config.scored_corpus] if config.scored_corpus else []
+
+
 def scored(config, split: str, coder):
     """The tokens of a split that are scored."""
     from repro.data import tokens
@@ -155,6 +160,6 @@ def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
     return Experiment(
         name=name, paper="yoshida2020", summary=summary, config=Config, scales=scales, execute=evaluate, grid=grid,
         estimate=lambda config: estimate_evaluation(config, scored_tokens[config.scale]),
-        needs=sources, reads=lambda config: [config.scored_corpus] if config.scored_corpus else [],
+        needs=sources, reads=others,
         rereading=Rereading(reread, lambda config: config.window + 1,
                             lambda config: tokeniser_of(PRETRAINING.plan(config.scale)[0]), note=model_of))

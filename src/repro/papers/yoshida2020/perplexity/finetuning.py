@@ -77,7 +77,10 @@ class Config(RunConfig):
     @classmethod
     def _model_of_memory(cls, values):
         memory = values.get("memory", cls.model_fields["memory"].default)
-        return values | {"model": "baseline" if memory in NO_MEMORY else "recurrent"} if memory else values
+        given = values.get("model", "baseline")
+        if not memory or given not in ("baseline", "recurrent"):  # what is no model is refused
+            return values
+        return values | {"model": "baseline" if memory in NO_MEMORY else "recurrent"}
 
     @model_validator(mode="after")
     def _fits(self):
