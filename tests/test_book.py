@@ -77,7 +77,7 @@ def test_a_parameter_is_a_list_however_papermill_hands_it_over(given, expected):
     assert listed(given) == expected
 
 
-@pytest.mark.parametrize("given", ["ten", "1,,2", None, ["a"], 1.5, [1.5]])
+@pytest.mark.parametrize("given", ["ten", "1,,2", None, ["a"], 1.5, [1.5], True])
 def test_what_holds_no_whole_numbers_is_named(given):
     with pytest.raises(ReproError, match="no list of whole numbers; give one such as 0,10"):
         listed(given)
@@ -92,6 +92,8 @@ def test_what_holds_no_whole_numbers_is_named(given):
     ({"side": (None, 4)}, "side is None; allowed: 4 or more, whole."),
     ({"depths": ([], 1)}, r"depths is \[\]; allowed: 1 or"),
     ({"rate": (-0.1, 0.0)}, "rate is -0.1; allowed: 0.0 or more."),
+    ({"rate": (float("inf"), 0.0)}, "rate is inf; allowed: 0.0 or more."),
+    ({"rate": (float("nan"), 0.0)}, "rate is nan; allowed: 0.0 or more."),
     ({"tokens": ("90", 1, 2_000)}, "tokens is '90'; allowed: 1 to 2,000, whole."),
     ({"depths": ([1, 129], 1, 128)}, r"depths is \[1, 129\]; allowed: 1 to 128, whole."),
 ])

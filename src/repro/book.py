@@ -4,6 +4,7 @@ whether they run in a notebook."""
 import ast
 import html
 import inspect
+import math
 import operator
 import sys
 import textwrap
@@ -89,7 +90,7 @@ def listed(value) -> list[int]:
     Raises ReproError for what holds no whole numbers.
     """
     parts = value.strip("[]() ,").split(",") if isinstance(value, str) else value
-    parts = [value] if hasattr(value, "__index__") else [] if parts == [""] else parts
+    parts = [value] if hasattr(value, "__index__") and not isinstance(value, bool) else [] if parts == [""] else parts
     try:
         return [int(part) if isinstance(part, str) else operator.index(part) for part in parts]
     except (TypeError, ValueError):
@@ -106,8 +107,8 @@ def within(**parameters: tuple) -> None:
     for name, (value, low, *high) in parameters.items():
         some = value if isinstance(value, (list, tuple)) else [value]
         kind = int if isinstance(low, int) else (int, float)
-        if not some or not all(isinstance(one, kind) and not isinstance(one, bool) and low <= one <= (high or [one])[0]
-                               for one in some):
+        if not some or not all(isinstance(one, kind) and not isinstance(one, bool)
+                               and low <= one <= (high or [one])[0] and one < math.inf for one in some):
             allowed = (f"{low:,} to {high[0]:,}" if high else f"{low:,} or more") + ", whole" * (kind is int)
             raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
 

@@ -46,6 +46,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "wikitext-103-full"
 
 
+def test_a_file_is_no_place_to_fetch_into(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReproError, match="file is a file; give the folder into which pg19-subset is fetched"):
+        corpus("pg19-subset").fetch(tmp_path / "file")
+
+
 def test_wikitext_becomes_what_is_read(folder):
     opened = []
     fetch.fetch("wikitext-103-full", folder, wikitext(), lambda *place: opened.append(place) or lines(*place),

@@ -9,6 +9,8 @@ from statistics import median
 import pytest
 import toc
 
+from repro.errors import ReproError
+
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -51,6 +53,18 @@ def test_parameters_come_first_and_each_says_what_it_may_be(path):
     for node in ast.parse(source).body:
         assert isinstance(node, ast.Assign), f"only names and values: {ast.unparse(node)}"
         assert "#" in source.splitlines()[node.end_lineno - 1], f"no unit or range: {ast.unparse(node)}"
+
+
+@each
+def test_the_first_cell_refuses_numbers_that_no_parameter_can_be(path):
+    cells = [cell for cell in code(path) if "in-short" not in tags(cell)]
+    (parameters, first), names = ("".join(cell["source"]) for cell in cells[:2]), {}
+    exec(parameters, names)
+    for name, value in names.items():
+        if isinstance(value, (int, float)) or isinstance(value, (list, tuple)) and isinstance(value[0], (int, float)):
+            for bad in (-1e308, float("nan"), None, "x"):
+                with pytest.raises(ReproError):
+                    exec(first, names | {name: bad})
 
 
 @each

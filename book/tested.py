@@ -1,0 +1,49 @@
+"""Fill the page on testing: each campaign's report as a table."""
+
+import json
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "results" / "campaigns"
+PLACE = re.compile(r"<!-- campaign: (\w+) -->")
+
+
+def filled(text: str, folder: Path = FOLDER) -> str:
+    """The page with a table in place of each campaign's mark, or the command that makes its report."""
+    return PLACE.sub(lambda found: shown(found[1], folder / f"{found[1]}.json"), text)
+
+
+def shown(name: str, path: Path) -> str:
+    """The table of a campaign's report as Markdown."""
+    if not path.exists():
+        return f"Not run. To run it: `python tests/campaigns/{name}.py`."
+    report = json.loads(path.read_text())
+    return {"bad_inputs": inputs, "kills": kills}[name](report)
+
+
+def inputs(report: dict) -> str:
+    """A row for each part of the campaign of bad inputs, and their sum."""
+    rows = [[part, f"{one['cases']:,}", f"{one['refused']:,}", f"{one['faults']:,}",
+             f"{one['longest_cpu_seconds']:.2f}", f"{one['most_bytes'] / 1e6:,.0f}"]
+            for part, one in report["parts"].items()]
+    every = report["parts"].values()
+    rows.append(["all", f"{report['cases']:,}", f"{sum(one['refused'] for one in every):,}", f"{report['faults']:,}",
+                 f"{max(one['longest_cpu_seconds'] for one in every):.2f}",
+                 f"{max(one['most_bytes'] for one in every) / 1e6:,.0f}"])
+    header = ["input", "cases", "refused in a line", "faults", "longest, s of CPU time", "most memory, MB"]
+    return table(header, rows) + (
+        f"\n\nSome damage cannot be seen, such as a flipped letter in a text; such inputs may be accepted. Files that "
+        f"changed elsewhere: {len(report['written_elsewhere'])}.")
+
+
+def kills(report: dict) -> str:
+    """A row for each kind of run."""
+    rows = [[one["run"], f"{one['kills']:,}", f"{one['resumed']:,}", f"{one['identical']:,}", f"{one['different']:,}"]
+            for one in report["runs"]]
+    return table(["run", "kills", "times it continued", "records equal", "records different"], rows)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table whose first column is text and whose others are numbers."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,37 @@
+"""The page on testing shows each campaign's report, and the committed reports have no fault."""
+
+import json
+
+import pytest
+import tested
+
+PAGE = (tested.FOLDER.parents[1] / "book/how-it-is-tested.md").read_text()
+INPUTS = {"cases": 7, "faults": 1, "written_elsewhere": [], "parts": {
+    "records": {"cases": 3, "refused": 2, "faults": 1, "longest_cpu_seconds": 0.256, "most_bytes": 12_600_000},
+    "corpora": {"cases": 4, "refused": 4, "faults": 0, "longest_cpu_seconds": 1.5, "most_bytes": 1_000_000}}}
+
+
+def test_a_report_is_shown_as_a_table(tmp_path):
+    (tmp_path / "bad_inputs.json").write_text(json.dumps(INPUTS))
+    lines = tested.filled("Before.\n\n<!-- campaign: bad_inputs -->\n\nAfter.", tmp_path).splitlines()
+    assert lines[4:7] == ["| records | 3 | 2 | 1 | 0.26 | 13 |", "| corpora | 4 | 4 | 0 | 1.50 | 1 |",
+                          "| all | 7 | 6 | 1 | 1.50 | 13 |"]
+    assert lines[0] == "Before." and lines[-1] == "After." and "elsewhere: 0." in lines[-3]
+    kills = {"runs": [{"run": "depth", "kills": 9, "resumed": 3, "identical": 4, "different": 0}]}
+    (tmp_path / "kills.json").write_text(json.dumps(kills))
+    assert tested.filled("<!-- campaign: kills -->", tmp_path).splitlines()[-1] == "| depth | 9 | 3 | 4 | 0 |"
+
+
+def test_a_campaign_without_a_report_names_its_command(tmp_path):
+    assert tested.filled("<!-- campaign: kills -->", tmp_path) == (
+        "Not run. To run it: `python tests/campaigns/kills.py`.")
+
+
+@pytest.mark.parametrize("name", tested.PLACE.findall(PAGE))
+def test_the_committed_reports_have_no_fault(name):
+    assert (tested.FOLDER.parents[1] / f"tests/campaigns/{name}.py").exists()
+    path = tested.FOLDER / f"{name}.json"
+    if path.exists():
+        report = json.loads(path.read_text())
+        assert not report.get("found") and not report.get("written_elsewhere") and not report.get("different")
+        assert report.get("cases", 500) >= 500
