@@ -269,7 +269,7 @@ def installed(place: Path, home: Path) -> Iterator[Case]:
     source = next((home / "results/small/pretrain-gpt2-mini").glob("*.json"))
     whole, model = json.loads(source.read_text()), source.with_suffix("") / "model"
     changes = [(key, value) for key in ("scale", "experiment", "id") for value in (
-        "../../x", "/tmp/x", "..", "", None, 7, "a/b", "small/x", "paper", "charlm")]
+        "../../x", "/srv/x", "..", "", None, 7, "a/b", "small/x", "paper", "charlm")]
     for number, (key, value) in enumerate(changes):
         folder = place / f"out/install-{number}"
         folder.mkdir(parents=True)
@@ -285,8 +285,8 @@ def installed(place: Path, home: Path) -> Iterator[Case]:
         change(folder / "model")
         yield Case("records", f"install with {name}", partial(
             command, "models", "install", folder, "--results", place / "out/there"), name == "remote code")
-    for number, (key, value) in enumerate((("scale", "../../x"), ("scale", "/tmp/x"), ("experiment", "../../x"),
-                                           ("experiment", ".."), ("experiment", "/tmp/x"), ("seed", "../x"))):
+    for number, (key, value) in enumerate((("scale", "../../x"), ("scale", "/srv/x"), ("experiment", "../../x"),
+                                           ("experiment", ".."), ("experiment", "/srv/x"), ("seed", "../x"))):
         folder = place / f"out/consistent-{number}"
         folder.mkdir()
         parts = whole | {key: value, "config": whole["config"] | {key: value}}

@@ -98,7 +98,7 @@ def test_a_record_under_the_id_of_another_config_is_refused(stored):
     ({"scale": None}, False, "scale is None, in its config 'small'"),
     ({"seed": False}, False, "seed is False, in its config 0"),
     ({"experiment": "toy-other"}, False, "experiment is 'toy-other', in its config 'toy-base'"),
-    ({"scale": "/tmp/x"}, True, "scale is '/tmp/x'; scales are smoke, small"),
+    ({"scale": "/srv/x"}, True, "scale is '/srv/x'; scales are smoke, small"),
     ({"experiment": "../x"}, True, "experiment is '../x', which is no name"),
     ({"experiment": ".."}, True, "experiment is '..', which is no name"),
     ({"seed": -1}, True, "seed is -1; a seed is a whole number of 0 or more")])
