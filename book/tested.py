@@ -18,7 +18,7 @@ def shown(name: str, path: Path) -> str:
     if not path.exists():
         return f"Not run. To run it: `python tests/campaigns/{name}.py`."
     report = json.loads(path.read_text())
-    return {"bad_inputs": inputs, "kills": kills}[name](report)
+    return {"bad_inputs": inputs}[name](report)
 
 
 def inputs(report: dict) -> str:
@@ -34,13 +34,6 @@ def inputs(report: dict) -> str:
     return table(header, rows) + (
         f"\n\nSome damage cannot be seen, such as a flipped letter in a text; such inputs may be accepted. Files that "
         f"changed elsewhere: {len(report['written_elsewhere'])}.")
-
-
-def kills(report: dict) -> str:
-    """A row for each kind of run."""
-    rows = [[one["run"], f"{one['kills']:,}", f"{one['resumed']:,}", f"{one['identical']:,}", f"{one['different']:,}"]
-            for one in report["runs"]]
-    return table(["run", "kills", "times it continued", "records equal", "records different"], rows)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
