@@ -111,6 +111,30 @@ def test_random_states_are_kept_where_there_is_dropout(tiny_recurrent, monkeypat
     assert len(asked) == kept
 
 
+class Named(torch.nn.Module):
+    """A module that drops half of its numbers, by a share in an attribute or in its config."""
+
+    def __init__(self, config=None, **own):
+        super().__init__()
+        self.config = config or SimpleNamespace()
+        vars(self).update(own)
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(x, 0.5, self.training)
+
+
+@pytest.mark.parametrize("module", [
+    torch.nn.Dropout(0.5), Named(dropout=0.5), Named(attention_dropout=0.5), Named(attn_pdrop=0.5),
+    Named(SimpleNamespace(hidden_dropout=0.5)), torch.nn.Sequential(torch.nn.Identity(), Named(attention_dropout=0.5))],
+    ids=["Dropout", "dropout", "attention_dropout", "attn_pdrop", "config", "part"])
+def test_a_dropout_of_any_name_draws_the_same_again(module):
+    x = torch.ones(50, requires_grad=True)
+    torch.manual_seed(0)
+    out = recomputed(True, module, x)
+    gradient, = torch.autograd.grad((out * out).sum(), x)
+    assert torch.equal(gradient, 4 * out) and 10 < (out > 0).sum() < 40  # out is 2 where x is kept, else 0
+
+
 def test_what_is_recomputed_keeps_its_arguments_alone():
     layer = torch.nn.Sequential(torch.nn.Linear(10, 100), torch.nn.Tanh(), torch.nn.Linear(100, 1))
     x = torch.ones(5, 10, requires_grad=True)

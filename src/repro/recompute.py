@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from repro.errors import ReproError, unknown
 
 RECOMPUTE = ("none", "layer", "window", "window+layer")
+HEADS = "summary", "classifier"  # what transformers' configs drop in heads that no language model has
 
 
 def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -45,9 +46,12 @@ def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> A
 
 
 def _dropped(part: nn.Module) -> float:
-    """The share of numbers that a module itself drops in training: a `Dropout`, or attention with a field `dropout`."""
-    share = part.p if isinstance(part, nn.Dropout) else getattr(part, "dropout", 0.0)
-    return share if isinstance(share, float) else 0.0
+    """The largest share of numbers that a module itself may drop in training. Modules name it in many ways, such as `p`
+    of a `Dropout` and `attention_dropout` of Llama's attention, or read it from their config, as Falcon's layers do."""
+    named = {**getattr(getattr(part, "config", None), "__dict__", {}), **vars(part)}
+    shares = [value for name, value in named.items() if "drop" in name and not name.startswith(HEADS)]
+    shares += [part.p] if isinstance(part, nn.modules.dropout._DropoutNd) else []
+    return max((float(share) for share in shares if isinstance(share, int | float)), default=0.0)
 
 
 def training_step(model: nn.Module, ids: Tensor, window: int, recompute: str = "none",

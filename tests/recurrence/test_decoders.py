@@ -181,6 +181,27 @@ def test_recomputation_changes_no_gradient(recurrent, family, settings, recomput
     assert not any(layer.gradient_checkpointing for layer in model.base_model.layers)
 
 
+@pytest.mark.parametrize("recompute", ["layer", "window", "window+layer"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recomputed_attention_drops_the_same_again(recurrent, monkeypatch, family, attention, recompute):
+    """Its modules have no `Dropout`, only a number."""
+    model, ids = recurrent(family, {"attention_dropout": 0.5}).train(), text(21)
+    model.set_attn_implementation(attention)
+    monkeypatch.setattr(type(model), "together", 1)  # so that all ways draw numbers window by window
+
+    def gradients(how, seed=5):
+        torch.manual_seed(seed)
+        loss = model(ids, window=8, labels=ids, recompute=how, return_logits=False).loss
+        return loss, torch.autograd.grad(loss, list(model.parameters()))
+
+    (loss, plain), (again, others), (another, _) = gradients("none"), gradients(recompute), gradients("none", seed=6)
+    torch.testing.assert_close(loss, again, rtol=1e-9, atol=0)
+    assert abs(loss - another) > 1e-3
+    for a, b in zip(plain, others, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)  # Gemma's norms are in single precision
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_saves_loads_and_generates(recurrent, family, tmp_path):
     model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True, normalize=True), text(9)

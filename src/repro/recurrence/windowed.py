@@ -48,7 +48,7 @@ class WindowByWindow:
         from the window that scores it. The first window has no z.
         recompute: what the backward pass computes again instead of storing: "none", each "layer" (including the output
         layer), each "window" (which stores only z, if `return_logits` is False), or each window and, within it, each
-        layer ("window+layer").
+        layer ("window+layer"). The last two read windows one by one, and so may draw another dropout than the others.
         recurrent: False reads every window as a first one; a `RecurrentLM` is then plain GPT-2 on separate windows.
         truncate: detach z before every `truncate`-th window; None never detaches. With 1, the module's feedforward
         layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
