@@ -120,8 +120,9 @@ def check_finite(values: Tensor, name: str) -> None:
 
 
 def looked_at(values: Tensor) -> bool:
-    """Whether the values of a tensor are checked."""
-    if torch.compiler.is_compiling() or values.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(values):
+    """Whether the values of a tensor are checked. Tensors on meta and those of a `FakeTensorMode` have none."""
+    if (torch.compiler.is_compiling() or values.is_meta or isinstance(values, torch._subclasses.FakeTensor)
+            or torch._C._functorch.is_functorch_wrapped_tensor(values)):
         return False
     capturing = values.is_cuda and torch.cuda.is_current_stream_capturing()
     return values.device.type == "cpu" or not (torch.is_grad_enabled() or capturing)
