@@ -281,15 +281,32 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
                  [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 
 
+def _list_judgeable(wanted: bool) -> None:
+    """Print the claims that a reader's text can decide, then leave."""
+    if not wanted:
+        return
+    from repro.study.replication import judgeable, training
+
+    here, learning = judgeable("small")
+    _print_table("Claims that get a verdict on your text: repro replicate CLAIM --data FOLDER --scale small",
+                 ["claim", "needs", "sentence"],
+                 [[one.id, "the models here, no training", one.brief] for one in here]
+                 + [[one.id, training(one, "small"), one.brief] for one in learning])
+    raise typer.Exit
+
+
 @main.command("replicate")
 def replicate_claim(
     name: Annotated[str, typer.Argument(metavar="CLAIM", help="The id of a claim, see `repro list`.")],
     folder: Annotated[Path, typer.Option("--data", metavar="FOLDER", help=(
         "A folder of .txt files in UTF-8, one document each."))],
     scale: Annotated[str | None, typer.Option(help=(
-        "Default: small for claims that only score text, smoke for those whose models learn from it."))] = None,
+        "Default: small for claims that only score text, smoke, without a verdict, for those whose models learn "
+        "from it."))] = None,
     results: Annotated[Path | None, typer.Option(file_okay=False, help=(
-        "Folder of the new records; default: build/replications/ and the folder's name."))] = None,
+        "Folder of the new records; default: one in build/replications/."))] = None,
+    listed: Annotated[bool, typer.Option("--list", is_eager=True, callback=_list_judgeable, help=(
+        "List the claims that get a verdict on your text at small, and what each needs."))] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a claim on your own text by the study's rule, and print both verdicts."""

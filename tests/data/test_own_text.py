@@ -23,7 +23,7 @@ def test_text_is_read_as_the_corpora_of_the_study_are(letters):
     found = own_text(letters)
     assert found.name == "My-letters-1843" and found.is_text and list(found.splits) == ["validation", "test"]
     assert [(one.id, one.text) for one in found.documents("test")] == [
-        ("a", "0123456789"), ("b", '"Wait--" she said...\nHe waited.')]
+        ("a.TXT", "0123456789"), ("b.txt", '"Wait--" she said...\nHe waited.')]
     assert found.documents("validation") == found.documents("test")
 
 
@@ -73,6 +73,22 @@ def test_a_file_that_is_no_text_is_named(tmp_path, content, line):
     with pytest.raises(ReproError, match="bad.txt") as error:
         own_text(tmp_path)
     assert line in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_copy_is_refused_and_both_files_are_named(tmp_path):
+    (tmp_path / "one.txt").write_text("He went home.\nShe stayed.")
+    (tmp_path / "two.txt").write_text("He went home. She stayed!")
+    assert len(own_text(tmp_path).files) == 2
+    (tmp_path / "copy.txt").write_bytes(b" He  went home.\r\n\r\nShe stayed.\n")
+    with pytest.raises(ReproError, match=r"one\.txt has the same text as copy\.txt") as error:
+        own_text(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_names_that_differ_only_in_case_stay_two_documents(tmp_path):
+    (tmp_path / "a.txt").write_text("A word.")
+    (tmp_path / "a.TXT").write_text("Two words.")
+    assert [one.id for one in own_text(tmp_path).documents("test")] == ["a.TXT", "a.txt"]
 
 
 def test_a_folder_without_text_is_refused(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from repro.data.normalisation import PLAIN
 from repro.data.registry import corpora
 from repro.errors import ReproError
 
-VERSION = 1  # part of every fingerprint: increase it when the same files give another text
+VERSION = 2  # part of every fingerprint: increase it when the same files give other documents
 MOST_BYTES = 200_000_000  # of all files together: about 500 books
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # of each document, if it trains a model
 
@@ -45,14 +45,14 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     learns from it.
 
     Raises ReproError for a folder that is missing, has no .txt file or too much text, and for a file that cannot be
-    read, is not UTF-8 or has no word.
+    read, is not UTF-8 or has no word. The same for two files with one text: copies are not independent documents.
 
     >>> (folder / "letters").mkdir()
     >>> (folder / "letters" / "one.txt").write_text("Dear Ada, all is well.")
     22
     >>> letters = own_text(folder / "letters")
     >>> letters.name, [document.id for document in letters.documents("test")]
-    ('letters', ['one'])
+    ('letters', ['one.txt'])
     """
     folder = Path(folder)
     if not os.path.isdir(folder):  # False also for a name that no file can have
@@ -69,9 +69,15 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     if n_bytes > MOST_BYTES:
         raise ReproError(f"{folder} has {n_bytes:,} bytes of text; at most {MOST_BYTES:,} are read. Take some files "
                          "out.")
+    first: dict[bytes, Path] = {}
     for path in files:
-        if not re.search(r"\w", read(path)):
+        text = read(path)
+        if not re.search(r"\w", text):
             raise ReproError(f"{path} has no word; take it out of the folder.")
+        same = first.setdefault(hashlib.sha256(" ".join(text.split()).encode()).digest(), path)
+        if same != path:
+            raise ReproError(f"{path} has the same text as {same.name}; copies are not independent documents. Take one "
+                             "of the two out of the folder.")
     whole = "the whole text of the folder"
     splits = {name: Split(f"{100 * start:.0f} to {100 * stop:.0f}% of each document" if trains else whole)
               for name, (start, stop) in SHARES.items() if trains or name != "train"}
@@ -103,7 +109,7 @@ def _rows(corpus: OwnText, split: str) -> Iterator[Document]:
     start, stop = SHARES[split] if corpus.trains else (0.0, 1.0)
     for path in corpus.paths(split):
         text = read(path)
-        yield Document(path.stem, text[int(start * len(text)):int(stop * len(text))])
+        yield Document(path.name, text[int(start * len(text)):int(stop * len(text))])
 
 
 READER = Reader(Document, _rows)

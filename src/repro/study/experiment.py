@@ -75,7 +75,7 @@ class Rereading:
     mapping for each. `tokens(config)` is the number of tokens that a document needs or, if `trains`, each part of the
     text. `tokeniser(config)` is that of the models; None if tokens are bytes. `trains`: whether models learn from the
     text that they are tested on. `learns(config)`: whether a run trains a model on the study's text first.
-    `note(configs)` says how the models differ from those of the study.
+    `note(configs)` says how the models and what they read differ from the study.
 
     >>> reading = Rereading(lambda configs, name: [{"corpus": name} for _ in configs], tokens=lambda config: 300)
     >>> reading.settings(["config"], "letters"), reading.trains

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from repro import paths
 from repro.errors import ReproError, unknown
 from repro.study import plan
+from repro.study.cache import caching
 from repro.study.claims import UNITS, Claim, claims, latest
 from repro.study.experiment import Rereading, corpus_named
 from repro.study.record import Record
@@ -19,13 +20,16 @@ from repro.study.runs import Run
 from repro.study.settings import RunConfig, canonical, validated
 
 if TYPE_CHECKING:
+    from repro.data.base import Corpus
     from repro.data.own_text import OwnText
 
 DOCUMENTS = 5  # the fewest units for which the coverage of the rule's intervals was simulated
 KNOWN = 0.4  # of the words have to be one token each; in English books 0.64 to 0.85 are, in German text 0.33
 SAMPLE = 20_000  # characters of each document in which they are counted
 WORD = re.compile(r"[^\W\d_]+")
-NAMED = 3  # documents in one message
+NAMED = 3  # documents or claims in one message
+ANY = "synthetic-books"  # in place of a reader's text: a corpus that is on every machine
+MARK = 8  # digits of a fingerprint in the name of a folder
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ def replicate(claim: Claim, folder: Path | str, scale: str | None = None, result
     """Measure `claim` on the .txt files in `folder`, and judge it by the rule of the study.
 
     scale: None takes `small` for a claim that only scores text, and `smoke` for one whose models learn from it.
-    results: the folder of the new records; default: `build/replications/` and the name of the corpus. Models are those
-    of the study. At scales other than `smoke` they must be here; nothing trains them.
+    results: the folder of the new records; default: one in `build/replications/`, named like the corpus and its
+    fingerprint. Models are those of the study. At scales other than `smoke` they must be here; nothing trains them.
+    progress: whether to say on standard error what a training will take, and to show bars on a terminal. `smoke` gives
+    no verdict: it shows that the code runs.
 
     Raises ReproError for a claim that cannot be replicated, saying why; for text that is too short, too little or not
     in the models' language (`check_text`); and for a folder of records that belongs to the study.
@@ -88,7 +94,7 @@ def replicate(claim: Claim, folder: Path | str, scale: str | None = None, result
     from repro.data.registry import also
 
     if reason := why_not(claim):
-        raise ReproError(f"{claim.id} cannot be replicated: {reason}.{_others()}")
+        raise ReproError(f"{claim.id} cannot be replicated: {reason}.{_others(scale, results)}")
     reading = _reading(claim)
     if scale is None:
         scale = next(one for one in (("smoke",) if reading.trains else ("small",)) + claim.scales
@@ -96,26 +102,30 @@ def replicate(claim: Claim, folder: Path | str, scale: str | None = None, result
     if scale not in claim.scales:
         raise unknown(f"scale of {claim.id}", scale, claim.scales)
     if reason := why_not(claim, scale):
-        raise ReproError(f"{claim.id} cannot be replicated at {scale}: {reason}.")
+        raise ReproError(f"{claim.id} cannot be replicated at {scale}: {reason}.{_others(scale, results)}")
     text = own_text(folder, reading.trains)
-    place = Path(results or paths.home() / "build" / "replications" / text.name)
+    place = Path(results or paths.home() / "build" / "replications" / f"{text.name}-{text.fingerprint()[:MARK]}")
     for own in {paths.results("smoke"), paths.results("small")}:
         if place.resolve().is_relative_to(own.resolve()):
             raise ReproError(f"--results {place} is inside {own}, the study's own records; choose another folder.")
     with also(text):
         configs = _configs(claim, scale, text.name)
         if scale != "smoke" and not reading.trains:
-            _check_models([mine for _, mine in configs], reading, results)
+            if reason := _lacking([mine for _, mine in configs], reading, results):
+                raise ReproError(f"{reason}{_others(scale, results)}")
         check_text(claim, scale, text)
+        about = _about_training(claim, configs, text) if reading.trains else ""
+        if progress and about:
+            sys.stderr.write(f"{training(claim, scale)}; {about}\n")
         found, records = _judged(claim, scale, configs, place, progress)
         where, study = scale, claim.verdict(scale)
         if study.verdict == NOT_RUN:
             where, study = latest(claim)
         made = Replication(
             claim, scale, text.name, text.fingerprint(), len(text.files), found, where,
-            ", ".join(sorted({config.corpus for config in claim.needed(where)})) if where else "", study,
+            ", ".join(sorted({_scored(config) for config in claim.needed(where)})) if where else "", study,
             tuple(dict.fromkeys(record.id for record in records)), place,
-            reading.note([config for config in claim.needed(scale)]))
+            "; ".join(filter(None, (*_notes(claim, scale, where, study), about))))
     paths.write_atomic(place / scale / f"{claim.id}.json", canonical(made.as_json()) + "\n")
     return made
 
@@ -148,9 +158,78 @@ def _reading(claim: Claim) -> Rereading:
     return claim.experiments[0].rereading
 
 
-def _others() -> str:
-    able = [one.id for one in claims() if not why_not(one)]
-    return f" {len(able)} claims can be, such as {', '.join(able[:NAMED])}." if able else ""
+@caching()
+def judgeable(scale: str, results: Path | str | None = None) -> tuple[list[Claim], list[Claim]]:
+    """The claims that get a verdict on another text at `scale`: those whose models and corpora are here, and those
+    whose models learn from that text first. None at `smoke`."""
+    here, learning, lacking = [], [], {}
+    for claim in claims():
+        if scale not in claim.scales or scale not in claim.means_at or why_not(claim) or why_not(claim, scale):
+            continue
+        reading, configs = _reading(claim), [mine for _, mine in _configs(claim, scale, ANY)]
+        if reading.trains:
+            learning.append(claim)
+        else:
+            key = tuple(dict.fromkeys((reading.learns(one), *(need.key for need in Run(one).models))
+                                      for one in configs))
+            if key not in lacking:
+                lacking[key] = _lacking(configs, reading, results)
+            if not lacking[key] and all(Run(one).data_at_hand for one in configs):
+                here.append(claim)
+    return here, learning
+
+
+def _others(scale: str | None, results: Path | str | None) -> str:
+    """Which claims can be judged, as the end of a message."""
+    if scale == "smoke":
+        return " No claim gets a verdict at smoke; `repro replicate --list` names those that get one at small."
+    scale = scale or "small"
+    here, learning = judgeable(scale, results)
+    listed = [f"{len(able)} can {how}: {', '.join(one.id for one in able[:most])}{', ...' * (len(able) > most)}"
+              for able, how, most in ((here, "with the models here", len(here)),
+                                      (learning, "after training on your text", NAMED)) if able]
+    return f" Of all claims, at {scale} {'; '.join(listed) or 'none can'}."
+
+
+def training(claim: Claim, scale: str) -> str:
+    """How many models a replication of `claim` trains on the text, and the estimated time."""
+    from repro.study.budget import duration
+
+    configs, seeds = claim.needed(scale), len(seeds_of(claim))
+    seconds = seeds * sum(Run(config).experiment.estimate(config).seconds for config in configs)
+    n = seeds * len(configs)
+    return f"trains {n} model{'s' * (n != 1)} on the text, about {duration(seconds)} at {scale} (an estimate)"
+
+
+def _about_training(claim: Claim, configs: Sequence[tuple[RunConfig, RunConfig]], text: "OwnText") -> str:
+    """How the training text differs from the study's in size and alphabet."""
+    parts = [f"its training part has {_size(text)}"]
+    for name in sorted({own.corpus for own, _ in configs}):
+        theirs = corpus_named(name)
+        parts.append(f"the study's {name} has {_size(theirs)}" if theirs.available() else
+                     f"the study's {name} is not on this machine")
+    return ", ".join(parts)
+
+
+def _size(text: "Corpus") -> str:
+    n, kinds = 0, set()
+    for document in text.stream("train"):
+        n += len(document.content)
+        kinds |= set(document.content)
+    return f"{n:,} bytes of {len(kinds)} different values"
+
+
+def _notes(claim: Claim, scale: str, study_scale: str, study: Verdict) -> list[str]:
+    """How the verdict on the reader's text differs from the study's."""
+    notes, seeds = [_reading(claim).note(claim.needed(scale))], len(seeds_of(claim))
+    if scale not in claim.means_at:
+        trains = f", which {training(claim, 'small')}" if _reading(claim).trains and "small" in claim.scales else ""
+        notes.append(f"{scale} gives no verdict, it shows that the code runs; for one take --scale small{trains}")
+    if study.n_seeds > seeds:
+        notes.append(f"{seeds} seed{'s' * (seeds != 1)}, the study has {study.n_seeds}")
+    if claim.family:
+        notes.append("your text is judged alone, the study's verdict shares its error of 5% with its family of claims")
+    return notes
 
 
 def seeds_of(claim: Claim) -> range:
@@ -165,29 +244,33 @@ def _configs(claim: Claim, scale: str, corpus: str) -> list[tuple[RunConfig, Run
     return [(config, validated(type(config), config.model_dump() | changed[config.key])) for config in needed]
 
 
-def _check_models(configs: Sequence[RunConfig], reading: Rereading, results: Path | str | None) -> None:
-    """Raise ReproError if these runs train models on the study's text, or start from models that are not here."""
+def _lacking(configs: Sequence[RunConfig], reading: Rereading, results: Path | str | None) -> str:
+    """Why these runs cannot start: they train models on the study's text, or need models that are not here; or ""."""
     learning = [config for config in configs if reading.learns(config)]
     if learning:
-        raise ReproError(f"{len(learning)} of {len(configs)} runs of {learning[0].experiment} at {learning[0].scale} "
-                         "train a model on the study's text first, which takes hours; a replication does so only at "
-                         "--scale smoke.")
+        return (f"{len(learning)} of {len(configs)} runs of {learning[0].experiment} at {learning[0].scale} train a "
+                "model on the study's text first, which takes hours; a replication does so only at smoke, without a "
+                "verdict.")
     needed = {one.key: one for config in configs for one in Run(config).models}
     missing = [one for one in needed.values() if not model_at_hand(one, results)]
     if missing:
-        raise ReproError(f"{len(missing)} of {len(needed)} models of {missing[0].experiment} at {missing[0].scale} are "
-                         f"not here, and a replication trains none; make the first one with: "
-                         f"{Run(missing[0]).command}, or take --scale smoke.")
+        first = missing[0]
+        return (f"{len(missing)} of {len(needed)} models of {first.experiment} at {first.scale} are not here, and a "
+                f"replication trains none; make the first one with: {Run(first).command}.")
+    return ""
 
 
 def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
     """Raise ReproError for text on which `claim` cannot be measured at `scale`.
 
-    For documents: fewer than an interval needs, one with fewer tokens than a window, and text that the tokenizer of the
-    study does not know. For a text that trains models: held-out parts that are too short.
+    For fewer documents than an interval needs; for a document with too few tokens, and text that the tokenizer of the
+    study does not know; for a text that trains models, if a part of it is too short.
     """
     reading, configs = _reading(claim), claim.needed(scale)
-    least = max(map(reading.tokens, configs))
+    least, n_documents = max(map(reading.tokens, configs)), len(text.files)
+    if n_documents < DOCUMENTS:
+        raise ReproError(f"{text.source} has {n_documents} document{'s' * (n_documents != 1)}; a replication needs at "
+                         f"least {DOCUMENTS}. Add .txt files.")
     if reading.trains:
         for split in text.splits:
             n = sum(len(document.content) for document in text.stream(split))
@@ -196,9 +279,6 @@ def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
                                  f"{least:,} at {scale}; add text.")
         return
     documents = text.documents("test")
-    if len(documents) < DOCUMENTS:
-        raise ReproError(f"{text.source} has {len(documents)} document{'s' * (len(documents) != 1)}; an interval needs "
-                         f"at least {DOCUMENTS}. Add .txt files.")
     coder = reading.tokeniser(configs[0])
     known = known_words(coder, [document.text[:SAMPLE] for document in documents])
     if known < KNOWN:
@@ -252,7 +332,7 @@ def _judged(claim: Claim, scale: str, configs: Sequence[tuple[RunConfig, RunConf
             records.append(record)
         if claim.assay and claim.assay.where(own):
             positive.append(record)
-    found = claim.judge(records, positive, claim.sharing(scale))
+    found = claim.judge(records, positive)  # one claim: it shares its error with no family
     return (found if scale in claim.means_at else replace(found, verdict=MACHINERY, because=())), records + positive
 
 

@@ -12,6 +12,7 @@ from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, held_out,
 from repro.study import Absent, Estimate, Experiment, Outcome, Rereading, RunConfig
 
 HEAD = 4_000  # tokens of each document of another text that are scored
+WINDOWS = 4  # the fewest in such a document: in a shorter one, few tokens have more context with an overlap
 
 
 class Config(finetuning.Config):
@@ -138,17 +139,19 @@ def alone(configs: Iterable[Any]) -> bool:
 
 def reread(configs: Sequence[Any], name: str) -> list[dict[str, Any]]:
     """The settings with which these configs read the corpus `name`: the beginning of each document. The base model
-    needs no fine-tuning to compare overlaps. Both splits would be the same text, so one is enough unless some configs
-    have only the other."""
-    own = {"fine_tuned": False} if alone(configs) else {}
+    needs no fine-tuning to compare overlaps, so no run reads the study's corpus. Both splits would be the same text, so
+    one is enough unless some configs have only the other."""
+    own = {"fine_tuned": False, "corpus": name} if alone(configs) else {}
     if all("test" in config.splits for config in configs):
         own["splits"] = ("test",)
     return [{"scored_corpus": name, "test_head": config.test_head or HEAD, **own} for config in configs]
 
 
 def model_of(configs: Sequence[Any]) -> str:
-    """How the models that read another text differ from those of the study."""
-    return "by the base model, without fine-tuning" if alone(configs) else ""
+    """How the reading of another text differs from that of the study: the models, and how much they read."""
+    base = "by the base model, without fine-tuning; " if alone(configs) else ""
+    heads = sorted({config.test_head or HEAD for config in configs})
+    return f"{base}at most the first {' or '.join(f'{head:,}' for head in heads)} tokens of each document"
 
 
 def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
@@ -161,5 +164,5 @@ def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
         name=name, paper="yoshida2020", summary=summary, config=Config, scales=scales, execute=evaluate, grid=grid,
         estimate=lambda config: estimate_evaluation(config, scored_tokens[config.scale]),
         needs=sources, reads=others,
-        rereading=Rereading(reread, lambda config: config.window + 1,
+        rereading=Rereading(reread, lambda config: WINDOWS * config.window,
                             lambda config: tokeniser_of(PRETRAINING.plan(config.scale)[0]), note=model_of))
