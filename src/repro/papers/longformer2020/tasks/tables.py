@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.markup import bounded
+from repro.papers.longformer2020.tasks.classification import FOLDS
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
 from repro.papers.longformer2020.tasks.reader import MODELS
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
@@ -79,16 +80,22 @@ def loss_from_cut(records: list[Record]) -> float:
 
 
 def gains_more(records: Sequence[Record]) -> Measured:
-    """Longformer's gain on Hyperpartisan minus its mean gain on IMDB and coreference, in percentage points.
+    """Longformer's gain in F1 on Hyperpartisan minus its gain in accuracy on IMDB, in percentage points.
 
-    The documents of all three tasks are weighted so that the mean over all of them is this difference.
+    Both tasks have one label a text and the same short model, which reads the first 512 tokens. Coreference, the third
+    task here with documents, is no comparison: LitBank's texts are longer than Hyperpartisan's (about 2,500 and 800
+    tokens), and its short model reads all pieces of a text.
+
+    Each document holds its deviation from the mean gain of its task, weighted so that the documents of a task count as
+    its mean does; the mean over all of them is the difference.
     """
     import numpy as np
 
-    gains = {name: np.asarray(gain(of(records, task=name)).effects) for name in MORE}
-    n = sum(values.shape[1] for values in gains.values())
-    return Measured(np.concatenate([MORE[name] * n / values.shape[1] * values for name, values in gains.items()], 1),
-                    note="gains: " + ", ".join(f"{name} {values.mean():+.1f}" for name, values in gains.items()))
+    long, short = (np.asarray(gain(of(records, task=name)).effects) for name in CONTRAST)
+    n = long.shape[1] + short.shape[1]
+    apart = [sign * n / gains.shape[1] * (gains - gains.mean()) for sign, gains in ((1, long), (-1, short))]
+    note = ", ".join(f"{name} {gains.mean():+.1f}" for name, gains in zip(CONTRAST, (long, short), strict=True))
+    return Measured(long.mean() - short.mean() + np.concatenate(apart, 1), note=f"gains: {note}")
 
 
 def printed_gain(name: str) -> float:
@@ -112,7 +119,7 @@ def gain_claim(task: "Task", sentence: str, short: str, chapter_table: str, seed
         sentence=sentence, short=short)
 
 
-MORE = {"hyperpartisan": 1.0, "imdb": -0.5, "coreference": -0.5}  # the share of each gain in the difference
+CONTRAST = "hyperpartisan", "imdb"  # the longer texts first
 TABLE_7 = Artifact(
     id="longformer2020-table7", paper=PAPER, chapter="20_classification_and_coreference", source="Table 7",
     experiment=EXPERIMENT.name, build=table_7,
@@ -131,13 +138,14 @@ register(
     Claim(
         id="longformer2020-long-tasks-gain-more", paper=PAPER, source="Table 7 and section 6.4",
         experiment=EXPERIMENT.name, about=(TABLE_7.id,), measure=gains_more, direction="higher", unit="document",
-        where=lambda config: (config.scale in TASKS["hyperpartisan"].scales and config.task in MORE
+        where=lambda config: (config.scale in TASKS["hyperpartisan"].scales and config.task in CONTRAST
                               and config.model in (SHORT, LONG)),
-        paper_effect=lambda: sum(share * printed_gain(TASKS[name].printed) for name, share in MORE.items()),
-        unit_shown="points of each task's score",
-        why_no_control="the short model is the control in every task: it differs only in how much it reads at once",
+        seeds=FOLDS,  # of both tasks: with fewer, not every article would be tested
+        paper_effect=lambda: printed_gain("Hyperpartisan") - printed_gain("IMDB"),
+        unit_shown="points of F1 minus points of accuracy",
+        why_no_control="the short model is the control in both tasks: it differs only in how much it reads",
         assay=Assay("how much Longformer loses on Hyperpartisan when it reads only the first 128 tokens",
                     lambda config: config.task == "hyperpartisan" and config.model in (LONG, CUT), loss_from_cut),
-        sentence="Longformer gains more on Hyperpartisan, whose articles are long, than on IMDB and coreference. "
-                 "WikiHop, which gains much in the paper too, is another experiment and left out.",
-        short="Hyperpartisan gains more than IMDB and coreference."))
+        sentence="Longformer gains more over the short model on Hyperpartisan's long articles than on IMDB's shorter "
+                 "reviews.",
+        short="Hyperpartisan's long articles gain more than IMDB's reviews."))

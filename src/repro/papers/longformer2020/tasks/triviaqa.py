@@ -1,9 +1,10 @@
 """Questions with an answer somewhere in a long document: every match of a right answer counts (appendix D, TriviaQA).
 
 TriviaQA itself is read at `paper` only. There a training question is asked about each of its documents separately, as
-in the paper, and a test question about all of them, one after another; the paper picks the best answer of several
-documents. At other scales questions of HotpotQA are read under TriviaQA's rules: the ten paragraphs are one document,
-and nothing says which match of the answer is meant.
+in the paper. A test question is asked about all of them, joined and then cut at 4,096 tokens. A document has about
+3,500 tokens, so this is little more than the first one, while the paper picks the best answer of several documents. So
+our test scores are not comparable with the paper's. At other scales questions of HotpotQA are read under TriviaQA's
+rules: the ten paragraphs are one document, and nothing says which match of the answer is meant.
 """
 
 import re
