@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 import time
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from repro.bench import read, training
+from repro.errors import ReproError
 from repro.models.pretrained import write_manifest
 from repro.models.vocabulary import cut
 from repro.study import experiment
@@ -65,11 +67,19 @@ def test_the_trainer_is_made_before_it_is_timed_and_trains_at_every_turn(monkeyp
     assert not made
 
 
-def test_gemma_is_trained_on_the_same_windows_by_all(gemma):
+@pytest.mark.parametrize("native", [False, True])
+def test_gemma_is_trained_on_the_same_windows_by_all(gemma, monkeypatch, native):
+    monkeypatch.setattr("repro.bf16.has_bf16", lambda: native)
     works = training.gemma(gemma[1], window=6, n_windows=3, batch_size=2)
-    assert list(works) == [training.TRAINER, "plain", "recurrent"]
+    peers = {name: inspect.getclosurevars(works[name]).nonlocals["peer"] for name in works if "Trainer" in name}
+    assert {name: peer.args.bf16 for name, peer in peers.items()} == {training.TRAINER: False} | (
+        {training.TRAINER_HALF: True} if native else {})
+    assert list(works) == [*peers, "plain", "recurrent"]
     models = {name: inspect.signature(works[name]).parameters["model"].default for name in ("plain", "recurrent")}
-    models[training.TRAINER] = inspect.getclosurevars(works[training.TRAINER]).nonlocals["peer"].model
+    models |= {name: peer.model for name, peer in peers.items()}
+    assert len(set(map(id, models.values()))) == len(works)
+    assert {model.config._attn_implementation for model in models.values()} == {"eager"}
+    assert {weight.dtype for model in models.values() for weight in model.parameters()} == {torch.float32}
     for name, work in works.items():
         before = [weight.clone() for weight in models[name].model.layers.parameters()]
         assert work() == 2 * 3 * 6
@@ -80,12 +90,28 @@ def test_gemma_is_trained_on_the_same_windows_by_all(gemma):
     assert torch.equal(fresh.model.embed_tokens.weight, loaded)  # the folder's own weights
 
 
-def test_where_gemma_is_not_here_its_rows_say_how_to_get_it(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("native", "own"), [(True, "ours, bf16"), (False, "ours, fp32")])
+def test_where_gemma_is_not_here_its_rows_say_how_to_get_it(monkeypatch, tmp_path, native, own):
     monkeypatch.setenv("REPRO_MODELS", str(tmp_path))
-    speeds, rows = training.gemma_rows(None, 1, time.process_time)
-    assert speeds == {} and len(rows) == 5
-    assert {row[0] for row in rows.values()} == {"not here: repro models fetch gemma-3-270m"}
-    assert [row[1:] for row in rows.values()][1:] == [(0.9,), (10.0, "at most"), (10.0, "at most"), (0.1, "at most")]
+    monkeypatch.setattr("repro.bf16.has_bf16", lambda: native)
+    with pytest.raises(ReproError) as absent:
+        training.study_folders()
+    speeds, rows = training.gemma_rows(None, str(absent.value), 1, time.process_time)
+    assert speeds == {} and {row[0] for row in rows.values()} == {"not here: repro models fetch gemma-3-270m"}
+    ratios = [f"Gemma: {own} / transformers.Trainer", *[f"Gemma: {own} / transformers.Trainer, bf16"] * native]
+    assert list(rows)[:-4] == ratios
+    assert [row[1:] for row in rows.values()] == [(2.0 if native else None,), *[(None,)] * native, (0.9,),
+                                                  (10.0, "at most"), (10.0, "at most"), (0.1, "at most")]
+
+
+def test_only_the_folder_that_is_asked_for_is_fetched_again(monkeypatch, gemma, tmp_path):
+    asked, other = [], tmp_path / "elsewhere" / training.PUBLISHED
+    shutil.copytree(gemma[0], other)
+    monkeypatch.setattr("repro.models.pretrained.fetch", lambda name, progress: asked.append(name))
+    for whole, said in ((gemma[0], float), (other, str)):
+        rows = training.gemma_rows((whole, gemma[1]), "", 1, time.process_time)[1]
+        assert isinstance(rows["Gemma: seconds to fetch it again"][0], said)
+        assert asked == [training.PUBLISHED] * 2  # of the first folder alone
 
 
 def test_the_seconds_of_a_call_are_those_after_the_first(monkeypatch):
@@ -123,9 +149,12 @@ def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, gemma, t
         assert ratio["measured"] == speed[f"width 16: {name}"] / speed["width 16: transformers.Trainer"]
         assert ratio["wanted"] is None
     native = found["environment"]["bf16"] == "native"
-    half = found["ratios"]["Gemma: ours, bf16 / transformers.Trainer"]
-    assert half["measured"] == speed["Gemma: plain"] / speed["Gemma: transformers.Trainer"]
-    assert half["wanted"] == (2.0 if native else None)
+    own = "ours, bf16" if native else "ours, fp32"
+    for peer, wanted in ((training.TRAINER, 2.0), (training.TRAINER_HALF, None))[:1 + native]:
+        ratio = found["ratios"][f"Gemma: {own} / {peer}"]
+        assert ratio["measured"] == speed["Gemma: plain"] / speed[f"Gemma: {peer}"]
+        assert ratio["wanted"] == (wanted if native else None)
+    assert found["settings"]["gemma"] == training.PUBLISHED and "eager attention" in found["notes"]["peers"]
     assert found["ratios"]["Gemma: recurrent / plain"]["measured"] == speed["Gemma: recurrent"] / speed["Gemma: plain"]
     for name, bound in (("seconds to load it again, whole", 10.0), ("seconds to fetch it again", 0.1),
                         ("seconds to load it again, with a cut vocabulary", 10.0)):

@@ -15,8 +15,11 @@ from repro.errors import ReproError
 
 WIDTHS = {128: 4, 256: 8}  # of the model: heads
 PEERS = ("All: AdamW without weight decay, gradients clipped to norm 1, nothing logged or saved. Trainer alone: a rate "
-         "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step.")
+         "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step. Gemma: "
+         "all use eager attention; ours train in bfloat16 where the processor has it, else in float32. Each Trainer "
+         "names its precision; float32 where it names none.")
 TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32", "ours, bf16"
+TRAINER_HALF = f"{TRAINER}, bf16"
 PUBLISHED = "gemma-3-270m"
 
 
@@ -41,6 +44,11 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
     settings = {"widths": widths, "n_layer": n_layer, "vocabulary": vocabulary, "batch_size": batch_size,
                 "length": length, "steps": steps, "rounds": rounds, "optimiser_tokens": optimiser_tokens,
                 "scale": scale}
+    try:
+        gemma_folders, absent = gemma_folders or study_folders(), ""
+    except ReproError as error:
+        absent = str(error)
+    settings["gemma"] = None if absent else gemma_folders[0].name
     speeds, ratios = {}, {}
     clock = time.perf_counter if torch.cuda.is_available() else time.process_time
     with one_thread():
@@ -56,7 +64,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
         speeds |= {f"windows: {name}": speed for name, speed in found.items()}
         plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
         ratios["recurrent / plain"] = recurrent / plain, 0.8
-        found, more = gemma_rows(gemma_folders, rounds, clock)
+        found, more = gemma_rows(gemma_folders, absent, rounds, clock)
         speeds, ratios = speeds | found, ratios | more
         muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds, clock)
         speeds |= {f"{scale}: {name}": speed for name, speed in muon["speeds"].items()}
@@ -148,31 +156,36 @@ def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size:
             "recurrent": lambda: ours(recurrent, sequences, steps, window)}
 
 
-def gemma_rows(folders: tuple[Path, Path] | None, rounds: int, clock: Callable[[], float]) -> tuple[dict, dict]:
-    """The speeds and ratios of Gemma, as in `main`. Where it is not here, its rows say how to get it.
+def gemma_rows(folders: tuple[Path, Path] | None, absent: str, rounds: int, clock: Callable[[], float]
+               ) -> tuple[dict, dict]:
+    """The speeds and ratios of Gemma, as in `main`. Where it is not here, `absent` says how to get it.
 
     Loading counts from the second time on, when the vocabulary is cut and the files have been read once, in seconds of
-    the clock on the wall: it also waits for the disk.
+    the clock on the wall: it also waits for the disk. Fetching again is timed only for a folder that was fetched.
     """
     from repro.bench import compare
     from repro.bf16 import has_bf16
-    from repro.models.pretrained import fetch, load
+    from repro.models.pretrained import fetch, home, is_here, load
 
-    speeds, against = f"Gemma: {HALF} / {TRAINER}", "Gemma: recurrent / plain"
+    native = has_bf16()
+    own, against = f"Gemma: {HALF if native else SINGLE}", "Gemma: recurrent / plain"
     loading, fetching = "Gemma: seconds to load it again", "Gemma: seconds to fetch it again"
-    bounds = {speeds: (2.0 if has_bf16() else None,), against: (0.9,), f"{loading}, whole": (10.0, "at most"),
-              f"{loading}, with a cut vocabulary": (10.0, "at most"), fetching: (0.1, "at most")}
-    try:
-        whole, cut = folders or study_folders()
-    except ReproError as error:
-        return {}, {name: (str(error), *bound) for name, bound in bounds.items()}
+    same = {f"{own} / {TRAINER_HALF}": (None,)} if native else {}
+    bounds = {f"{own} / {TRAINER}": (2.0 if native else None,), **same, against: (0.9,),
+              f"{loading}, whole": (10.0, "at most"), f"{loading}, with a cut vocabulary": (10.0, "at most"),
+              fetching: (0.1, "at most")}
+    if absent:
+        return {}, {name: (absent, *bound) for name, bound in bounds.items()}
+    whole, cut = folders
     found = compare(gemma(cut), rounds, clock=clock)
-    peer, plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
-    measured = {speeds: plain / peer, against: recurrent / plain,
-                f"{loading}, whole": seconds(lambda: load(whole), rounds),
+    speed = {name: one["tokens_per_second"] for name, one in found.items()}
+    fetched = is_here(whole.name) and whole.samefile(home() / whole.name)
+    measured = {**{f"{own} / {peer}": speed["plain"] / speed[peer] for peer in speed if peer.startswith(TRAINER)},
+                against: speed["recurrent"] / speed["plain"], f"{loading}, whole": seconds(lambda: load(whole), rounds),
                 f"{loading}, with a cut vocabulary": seconds(lambda: load(cut), rounds),
-                fetching: seconds(lambda: fetch(whole.name, progress=False), rounds)}
-    return ({f"Gemma: {name}": speed for name, speed in found.items()},
+                fetching: seconds(lambda: fetch(whole.name, progress=False), rounds) if fetched else
+                f"{whole.name} was given as a folder, not fetched"}
+    return ({f"Gemma: {name}": one for name, one in found.items()},
             {name: (value, *bounds[name]) for name, value in measured.items()})
 
 
@@ -200,8 +213,9 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
 
 def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
           ) -> dict[str, Callable[[], int]]:
-    """A step on the same windows by a Gemma in a folder: by the Trainer, by ours, and by ours with a recurrence module
-    in the middle layer. Ours also read the opening token, if the folder names one, as the study's runs do."""
+    """A step on the same windows by a Gemma in a folder: by the Trainer in float32 and, where the processor has it, in
+    bfloat16, by ours in the latter, and by ours with a recurrence module in the middle layer. All use eager attention.
+    Ours also read the opening token, if the folder names one, as the study's runs do."""
     import numpy as np
 
     from repro.bf16 import has_bf16
@@ -210,17 +224,18 @@ def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, b
     from repro.recurrence import RecurrenceConfig, RecurrentLM
     from repro.training import Sequences
 
-    alone, _ = load(folder)
-    config = alone.config
+    native = has_bf16()
+    peers = {name: load(folder)[0] for name in (TRAINER, *([TRAINER_HALF] if native else []))}
+    config = peers[TRAINER].config
     stream = np.random.default_rng(0).integers(config.vocab_size, size=(batch_size + 2) * window * n_windows)
     rows, sequences = (Sequences(stream, length, count) for length, count in (
         (window, batch_size * n_windows), (window * n_windows, batch_size)))
-    half = {"precision": "bf16"} if has_bf16() else {}
+    half = {"precision": "bf16"} if native else {}
     models = {"plain": load_causal_lm(folder), "recurrent": RecurrentLM.from_pretrained(folder, RecurrenceConfig(
         config.num_hidden_layers // 2, residual=True, normalize=True), dtype=torch.float32)}
-    for model in models.values():
+    for model in (*peers.values(), *models.values()):
         model.set_attn_implementation("eager")  # as the study's runs on a CPU
-    return {TRAINER: trainer(alone, rows, steps)} | {
+    return {name: trainer(model, rows, steps, bf16=name == TRAINER_HALF) for name, model in peers.items()} | {
         name: lambda model=model: ours(model, sequences, steps, window, **half) for name, model in models.items()}
 
 
