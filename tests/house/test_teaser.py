@@ -23,7 +23,7 @@ def test_it_opens_with_the_findings_and_shows_every_gain_on_test_text_beside_the
     rows = [line.split(" | ") for line in teaser.teaser().splitlines()[2:]]
     assert len(rows) == sum(gain.split == "test" for gain in gains_by_window())
     gemma = latest(claim("yoshida2020-gemma-gain-normalized"))[1]
-    row, = (row for row in rows if "normalized" in row[3])
+    row, = (row for row in rows if "reading normalized" in row[3])
     assert row[:3] == ["| 64 tokens", "books", "Gemma 3 270M"] and row[4].startswith(f"{gemma.effect:+.1%} [")
     assert row[5] == f"{gemma.control:+.1%} |"
     assert [row[4] for row in rows if row[2] == "the paper's GPT-2"] == ["-4.8%", "-9.9%"]

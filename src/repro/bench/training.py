@@ -213,9 +213,9 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
 
 def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
           ) -> dict[str, Callable[[], int]]:
-    """A step on the same windows by a Gemma in a folder: by the Trainer in float32 and, where the processor has it, in
-    bfloat16, by ours in the latter, and by ours with a recurrence module in the middle layer. All use eager attention.
-    Ours also read the opening token, if the folder names one, as the study's runs do."""
+    """A step on the same windows by a Gemma in a folder: by the Trainer, by ours, and by ours with a recurrence module
+    in the middle layer. All use eager attention. Where the processor has bfloat16, ours train in it, and the Trainer
+    in float32 and in bfloat16. Ours also read the opening token, if the folder names one, as the study's runs do."""
     import numpy as np
 
     from repro.bf16 import has_bf16
