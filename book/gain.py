@@ -60,8 +60,8 @@ def _left(k: int, n: int) -> float:
 
 
 def _top(gain: float) -> float:
-    """The place of a gain, % of the panel's height from above."""
-    return 100 * (TOP - 100 * gain) / (TOP - BOTTOM)
+    """The place of a gain, % of the panel's height from above. One outside the panel is drawn at its edge."""
+    return min(100.0, max(0.0, 100 * (TOP - 100 * gain) / (TOP - BOTTOM)))
 
 
 def _mark(gain: Gain, name: str, left: float) -> str:

@@ -167,7 +167,7 @@ def table() -> str:
         if here:
             part = f"chapters {spans(here)} of {spans(paper.planned)}"
             made = runs(paper.id)
-            state, which = ("complete", chapter) if here == paper.planned else ("in part", part)
+            state, which = ("written", chapter) if here == paper.planned else ("in part", part)
             took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs still to be made"
             state_here = f"**{state}**: {which}; {shown} tables and figures from {took}"
         sizes = max(weights(runs(paper.id)), default=None), paper.weights() if paper.weights else None

@@ -47,7 +47,7 @@ def lead() -> str:
     chosen = [one for one in claims() if {*one.scales} - {"smoke"}]  # without those of the reading guide
     counted = tally(chosen)
     every, left, waiting = sum(counted.values()), counted.pop(NOT_RUN, 0), counted.pop(OPEN, 0)
-    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
+    words = "; ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
     table = artifact("yoshida2020-table1").render("small", also=()).content
     row = table[(table["model"] == "baseline") & (table["overlap / T"] == "0.0%")].iloc[0]
     ours, theirs = (row[f"{who}: test"] for who in ("small", "paper"))
@@ -75,8 +75,8 @@ def results() -> str:
     above = fill(
         "How much recurrence changes word perplexity on test text, read in windows that do not overlap (below zero, "
         "recurrence helps). Brackets are 95% intervals over seeds and documents, each for its row alone; verdicts use "
-        "wider ones where several claims are judged together. If the change stays when the module is masked out, the "
-        "memory did not cause it.", 120)
+        "wider ones where several claims are judged together. The last column is the same model with its module "
+        "masked out: only the difference between the two columns comes from the memory.", 120)
     return f"{findings()}\n\n{lead()}\n\n{above}\n\n{teaser()}"
 
 

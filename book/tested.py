@@ -32,8 +32,9 @@ def inputs(report: dict) -> str:
                  f"{max(one['most_bytes'] for one in every) / 1e6:,.0f}"])
     header = ["input", "cases", "refused in a line", "faults", "longest, s of CPU time", "most memory, MB"]
     return table(header, rows) + (
-        f"\n\nSome damage cannot be seen, such as a flipped letter in a text; such inputs may be accepted. Files that "
-        f"changed elsewhere: {len(report['written_elsewhere'])}.")
+        "\n\nSome damage cannot be recognized, such as a flipped letter in a text or a name that only a run looks up. "
+        "Such inputs were marked beforehand and may be accepted. Files that changed elsewhere: "
+        f"{len(report['written_elsewhere'])}.")
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

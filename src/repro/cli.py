@@ -44,9 +44,9 @@ class OneLine(TyperGroup):
 
 main = typer.Typer(cls=OneLine, help="Reproduce papers on long-context language models: run, measure, compare.",
                    add_completion=False, pretty_exceptions_enable=False)
-data = typer.Typer(help="List, download and verify corpora.")
+data = typer.Typer(help="List, download and verify corpora.", no_args_is_help=True)
 main.add_typer(data, name="data")
-models = typer.Typer(help="List, fetch, verify and install models.")
+models = typer.Typer(help="List, fetch, verify and install models.", no_args_is_help=True)
 main.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

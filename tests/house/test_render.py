@@ -150,7 +150,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
     for paper in papers():
         row = next(line for line in text.splitlines() if line.startswith(f"| **{paper.name}**, "))
         here = [n for n in paper.planned if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
-        state = "planned" if not here else "complete" if len(here) == len(paper.planned) else "in part"
+        state = "planned" if not here else "written" if len(here) == len(paper.planned) else "in part"
         assert f"| **{state}**: " in row and paper.id in known
         counted = BeautifulSoup(landing.counts(paper.id), "html.parser").select("a")
         judged = sum(int(re.search(r"\d+", one.get_text())[0]) for one in counted)

@@ -25,6 +25,6 @@ register(Paper(
          "them.",
     finding=Finding(
         "Windows that grow with depth need {0.size:.3f} bits fewer than windows that shrink (paper: "
-        "{0.paper_size:.3f}). A converted RoBERTa gains {1.size:.3f} bits, but RoBERTa trained as long gains "
-        "{1.control_size:.3f}.",
+        "{0.paper_size:.3f}). After long training, a converted RoBERTa needs {1.size:.3f} bits fewer per masked "
+        "token than RoBERTa, but RoBERTa trained as long needs {1.control_size:.3f} fewer.",
         {"longformer2020-table4-order": "reproduced", "longformer2020-beyond-roberta": "not reproduced"})))

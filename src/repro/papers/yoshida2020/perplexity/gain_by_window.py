@@ -22,7 +22,7 @@ PLACES = {"recurrent": PAPERS_PLACE, LITERAL: PAPERS_PLACE, FIRST: "at the first
           UNSCALED: "in the middle, starting as the mean token"}
 # The modules that only Gemma has.
 NORMALIZED = "in the middle, reading normalized states"
-SLOWER = "in the middle, starting as the mean token, at the normalized module's rate"
+SLOWER = "in the middle, trained as slowly, without normalized states"
 
 
 @dataclass(frozen=True)
