@@ -7,7 +7,7 @@ The third is the second with normalized states. Rates, layer and start were chos
 that left no record. The third was added after the test runs of the other two had failed. It also trains at a lower
 rate. A control separates the two changes: the second module at the third one's rate. Both train on a CPU, the other
 models on a GPU. The two devices round differently, so these two have a baseline of their own: the same training, made
-on the CPU, too.
+on the CPU, too. The control's CPU is of another make than that of the third module and the baseline.
 """
 
 from repro.papers.yoshida2020.perplexity import finetuning
