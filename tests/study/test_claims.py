@@ -259,13 +259,15 @@ def test_a_small_share_is_not_told_as_none(number, told):
     assert Claim(**DECLARED | {"relative": True}).write(number) == told
 
 
-def test_runs_of_one_seed_on_different_devices_are_told():
-    def made(seed, device):
-        return SimpleNamespace(seed=seed, environment={"device": device})
+def test_runs_of_one_seed_on_different_machines_are_told():
+    def made(seed, device, cpu="AMD EPYC"):
+        return SimpleNamespace(seed=seed, environment={"device": device, "cpu": cpu})
 
-    alike = [made(0, "cpu"), made(0, "cpu"), made(1, "gpu"), made(1, "gpu")]
+    alike = [made(0, "cpu"), made(0, "cpu"), made(1, "NVIDIA H200", "Intel Xeon"), made(1, "NVIDIA H200")]
     assert mixed(alike) == mixed([]) == ""
-    assert mixed([*alike, made(0, "gpu")]) == "runs of seed 0 were made on different devices"
+    assert mixed([*alike, made(0, "NVIDIA H200")]) == "runs of seed 0 come from AMD EPYC and NVIDIA H200"
+    assert mixed([*alike, made(0, "cpu", "Intel Xeon"), made(1, "cpu")]) == \
+        "runs of seed 0, 1 come from AMD EPYC and Intel Xeon and NVIDIA H200"
 
 
 def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):

@@ -271,12 +271,15 @@ class Claim(Based):
 
 
 def mixed(records: Sequence[Record]) -> str:
-    """The seeds with runs from more than one kind of device, which round differently; "" if there are none."""
+    """The seeds with runs from several kinds of machine, which round differently, and the kinds; "" if there are none.
+    """
     kinds: dict[int, set[str]] = {}
     for record in records:
-        kinds.setdefault(record.seed, set()).add(record.environment["device"])
-    seeds = [str(seed) for seed, devices in sorted(kinds.items()) if len(devices) > 1]
-    return f"runs of seed {', '.join(seeds)} were made on different devices" if seeds else ""
+        made = record.environment
+        kinds.setdefault(record.seed, set()).add(made["cpu"] if made["device"] == "cpu" else made["device"])
+    several = {seed: found for seed, found in sorted(kinds.items()) if len(found) > 1}
+    names = " and ".join(sorted(set().union(*several.values())))
+    return f"runs of seed {', '.join(map(str, several))} come from {names}" if several else ""
 
 
 _verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) -> verdict
