@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+from bs4 import BeautifulSoup, Tag
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -15,10 +16,14 @@ from repro.pages.listing import as_rows, listing
 from repro.study import claims
 
 ROOT = Path(__file__).parents[1]
+DATA = "data"  # the folder of what figures and tables show
+TABLE = re.compile(r'(?P<table><table id="(?P<id>[\w.-]+)">.*?</table>)(?P<between></div><figcaption>)'
+                   "(?P<caption>.*?)</figcaption>", re.DOTALL)
 
 
-def write(folder: Path) -> None:
-    """Fill `folder`, which becomes the root of the book: scoreboard.json and .csv, results/, and src/ as pages."""
+def write(folder: Path, values: dict[str, str]) -> None:
+    """Fill `folder`, which becomes the root of the book: scoreboard.json and .csv, results/, src/ as pages, and
+    data/ with the `values` of each figure, by file name as CSV."""
     listed = listing()
     (folder / "scoreboard.json").write_text(json.dumps(listed, indent=1))
     rows, text = as_rows(listed), io.StringIO()
@@ -26,6 +31,9 @@ def write(folder: Path) -> None:
     table.writeheader()
     table.writerows(rows)
     (folder / "scoreboard.csv").write_text(text.getvalue())
+    (folder / DATA).mkdir(parents=True)
+    for name, content in values.items():
+        (folder / DATA / name).write_text(content)
     for file in (ROOT / "results").glob("*/*/*.json"):
         (folder / file.parent.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / file.relative_to(ROOT))
@@ -33,6 +41,40 @@ def write(folder: Path) -> None:
         page = folder / f"{file.relative_to(ROOT)}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(code(file))
+
+
+def kept(text: str, chapter: str, files: dict[str, str]) -> str:
+    """HTML in which the caption of each table of an artifact links its cells as CSV, which `files` gets."""
+    def one(found: re.Match) -> str:
+        name = f"table-{chapter}-{found['id']}.csv"
+        table = BeautifulSoup(found["table"], "html.parser").table
+        rows = [heads(table), *([one.get_text() for one in row.find_all(["th", "td"])] for row in table.tbody("tr"))]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        files[name] = text.getvalue()
+        return f"{found['table']}{found['between']}{found['caption']}{link(name)}</figcaption>"
+
+    return TABLE.sub(one, text)
+
+
+def heads(table: Tag) -> list[str]:
+    """The heading of each column of a table, "group: name" in a group."""
+    found: dict[tuple[int, int], str] = {}
+    for i, row in enumerate(table.thead("tr")):
+        k = 0
+        for cell in row("th"):
+            while (i, k) in found:
+                k += 1
+            wide, deep = int(cell.get("colspan", 1)), int(cell.get("rowspan", 1))
+            found |= {(i + down, k + right): "" if down else cell.get_text()
+                      for down in range(deep) for right in range(wide)}
+    depth, width = (max(place) + 1 for place in zip(*found, strict=True))
+    return [": ".join(filter(None, (found.get((i, k)) for i in range(depth)))) for k in range(width)]
+
+
+def link(name: str) -> str:
+    """The link of a caption to a file in the folder of data (HTML)."""
+    return f'<div class="data"><a href="../{DATA}/{name}" download>data (CSV)</a></div>'
 
 
 def code(file: Path) -> str:

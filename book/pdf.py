@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DROPPED = ("script, .fold, .steps, form, button, [hidden], .moving, .headerlink, noscript p, "
            "details:not(.claim, .more) > summary, .tag_hide-input > details, figure details, details.claim > div, "
-           ".actions, .take")
+           ".actions, .take, figcaption .data")
 UNWRAPPED = "noscript, details:not(.claim), summary"
 PATIENCE = 600  # seconds that Chromium may take
 

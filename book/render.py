@@ -40,6 +40,8 @@ NEEDED_BY = {  # files that the theme gives every page -> what on a page needs t
     r"togglebutton\.": r'class="(?:[^"]* )?(?:toggle|admonition[^"]* dropdown)[ "]',
     r"copybutton\.|clipboard\.": r'class="highlight',  # code
 }
+DRAWING = re.compile('(?P<open><figure class="drawing"[^>]*?)(?: data-csv="(?P<csv>[^"]*)")?>'
+                     "(?P<inside>.*?<figcaption>)(?P<caption>.*?)</figcaption>", re.DOTALL)
 RECORDS = re.compile("(<summary>records?</summary>)([0-9a-f]{16}(?:, [0-9a-f]{16})*)")  # in a caption
 STYLED = re.compile('<style type="text/css">(?:(?!</style>).)*</style>\\s*(<table.*?</table>)', re.DOTALL)  # by pandas
 EXPLAINED, WHERE = ("seeds x units", "detectable", "room"), "../how-to-read.html#a-claim"  # in the tables of verdicts
@@ -65,9 +67,9 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     (source / "_toc.yml").write_text(yaml.safe_dump(toc.contents(), allow_unicode=True, sort_keys=False))
     (source / "notebooks").mkdir()
     gallery = Gallery(source / "_extra/gallery")
-    titles = {}
+    titles, files = {}, {}
     for chapter in sorted(map(Path, chapters)):
-        notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
+        notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem, files)
         titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
     for name, part in (("index.md", landing), ("what-we-learned.md", learned), ("design.md", rooms), ("api.md", api),
@@ -80,7 +82,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         for data in datas(notebook):
             data["text/html"] = linked(gallery.finished(data["text/html"]), kept)
         chapter.write_text(nbformat.writes(notebook))
-    downloads.write(source / "_extra")
+    downloads.write(source / "_extra", files)
     shutil.copy(MATHJAX, source / "_extra/mathjax")
     landing.social(source / "_static/claims.png")
     options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]
@@ -140,12 +142,17 @@ def configured(file: Path) -> Path:
     return file
 
 
-def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = ""
-                ) -> nbformat.NotebookNode:
-    """A chapter whose figures are numbered and whose tables share one style; the `gallery` remembers what it shows."""
+def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = "",
+                files: dict[str, str] | None = None) -> nbformat.NotebookNode:
+    """A chapter whose figures are numbered and whose tables share one style; the `gallery` remembers what it shows.
+
+    The values of its figures go into `files`, by name as CSV, and their captions link them.
+    """
+    files = {} if files is None else files
     chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
     for data in datas(notebook):
-        text = explained(numbered(set_table(data["text/html"]), chapter, numbers))
+        text = explained(numbered(set_table(data["text/html"]), chapter, numbers, files))
+        text = downloads.kept(text, chapter, files)
         data["text/html"] = gallery.visit(name, text) if gallery else text
     return notebook
 
@@ -158,11 +165,20 @@ def datas(notebook: nbformat.NotebookNode) -> Iterator[dict]:
                 yield output.data
 
 
-def numbered(text: str, chapter: str, numbers: count) -> str:
-    """HTML in which the caption of each drawing begins with its number, such as "Figure 4.2"."""
-    return re.sub(r'<figure class="drawing"[^>]*>.*?<figcaption>',
-                  lambda found: f'{found[0]}<span class="of-figure">Figure {chapter}.{next(numbers)}</span> ', text,
-                  flags=re.DOTALL)
+def numbered(text: str, chapter: str, numbers: count, files: dict[str, str]) -> str:
+    """HTML in which the caption of each drawing begins with its number, such as "Figure 4.2", and ends with a link to
+    its values. These move from the HTML into `files`."""
+    def one(found: re.Match) -> str:
+        number = f"{chapter}.{next(numbers)}"
+        link = ""
+        if found["csv"] is not None:
+            name = f"figure-{number.replace('.', '-')}.csv"
+            files[name] = html.unescape(found["csv"])
+            link = downloads.link(name)
+        return (f'{found["open"]}>{found["inside"]}<span class="of-figure">Figure {number}</span> {found["caption"]}'
+                f"{link}</figcaption>")
+
+    return DRAWING.sub(one, text)
 
 
 def linked(text: str, kept: dict[str, str]) -> str:

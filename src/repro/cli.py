@@ -214,7 +214,7 @@ def show(
     scale: Scale = None,
     sets: Sets = None,
     results: Read = None,
-    save: Annotated[Path | None, typer.Option(help="Save a figure as PNG, or a table as CSV, to this file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save a figure as PNG, or its values or a table as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a table or figure with the paper's numbers next to ours, or a claim with its verdict and records."""
@@ -231,16 +231,17 @@ def show(
     shown = artifact(name).render("smoke" if scale is None else scale, results=results, sets=_pairs(sets or []))
     is_figure = shown.artifact.kind == "figure"
     if save:
-        suffix = ".png" if is_figure else ".csv"
-        if save.suffix != suffix:
-            raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}; give a file name ending in {suffix}.")
-        write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
+        suffixes = (".png", ".csv") if is_figure else (".csv",)
+        if save.suffix not in suffixes:
+            raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}; give a file name ending in "
+                             f"{' or '.join(suffixes)}.")
+        write_atomic(save, shown.png() if save.suffix == ".png" else shown.as_csv())
     if as_json:
         rows = [] if is_figure else _rows(shown.table)
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
-        typer.echo(f"This is a figure. To save it: repro show {name} --save FILE.png"
+        typer.echo(f"This is a figure. To save it: repro show {name} --save FILE.png, or its values: FILE.csv"
                    if hasattr(shown.content, "savefig") else
                    f"This figure is made of words; see it in its chapter, {shown.artifact.chapter}.")
 

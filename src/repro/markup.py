@@ -1,9 +1,12 @@
 """Numbers as text, tables and figures as HTML: what book/_static/book.css gives its looks."""
 
+import csv
 import html
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -23,19 +26,46 @@ FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</sty
         f'<label class="fold"><input type="checkbox"> show what was measured at {FOLDED}</label>')
 
 
-def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, id: str = "") -> str:
+def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, id: str = "",
+           values: Sequence[Mapping[str, Any]] = ()) -> str:
     """A picture (HTML) with its caption (HTML). id: of what it shows, the target of links.
 
     frames: by name pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen;
-    never in print.
+    never in print. values: what it shows as rows, kept as CSV in the attribute `data-csv`, which the book turns into a
+    file and a link.
     """
     before = ""
     if frames:
         shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames.values())
         picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
         before = _motion(len(frames)) + _choice(frames, f"of-{crc32(shown.encode()):08x}")
-    return (f'<figure class="drawing"{named(id)}>{before}<div class="scroll">{picture}</div>'
+    data = f' data-csv="{html.escape(as_csv(values))}"' if values else ""
+    return (f'<figure class="drawing"{named(id)}{data}>{before}<div class="scroll">{picture}</div>'
             f'<figcaption>{caption}</figcaption></figure>')
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV; a column that a row lacks, None and NaN are empty, and other floats have six significant digits.
+
+    >>> print(as_csv([{"line": "a", "loss": 2 / 3}, {"line": "b", "loss": None, "steps": 1_234_567}]), end="")
+    line,loss,steps
+    a,0.666667,
+    b,,1234567
+    """
+    text = io.StringIO()
+    table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    table.writeheader()
+    table.writerows({name: _digits(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _digits(value: Any) -> Any:
+    """A value for CSV."""
+    if value is None or value != value:
+        return ""
+    if not isinstance(value, Real) or isinstance(value, (Integral, bool)):
+        return value
+    return int(value) if float(value).is_integer() else f"{value:.6g}"
 
 
 def _apart(svg: str) -> str:

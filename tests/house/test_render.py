@@ -135,6 +135,25 @@ def test_drawings_are_numbered_through_the_chapter():
         ["Figure 16.1"], ["Figure 16.2"]]
 
 
+def test_values_of_drawings_and_tables_of_artifacts_become_files_that_captions_link():
+    from repro.markup import figure
+
+    drawn = figure("<svg></svg>", "What.", id="one", values=[{"line": 'a "<b>"', "y": 1.5}])
+    frame = pd.DataFrame({"name": ["a"], "small: test": ["1.5 [1, 2]"], "small: validation": ["not run"]})
+    other = set_table(frame, "Numbers.", "two")
+    cells = [new_code_cell(outputs=[new_output("display_data", {"text/html": text})])
+             for text in (figure("<svg></svg>", "How."), drawn, other)]
+    files = {}
+    chapter = render.set_outputs(new_notebook(cells=[new_markdown_cell("# 16 · Patterns"), *cells]), files=files)
+    pages = [cell.outputs[0].data["text/html"] for cell in chapter.cells[1:]]
+    assert files == {"figure-16-2.csv": 'line,y\n"a ""<b>""",1.5\n',
+                     "table-16-two.csv": 'name,small: test,small: validation\na,"1.5 [1, 2]",not run\n'}
+    links = [BeautifulSoup(page, "html.parser").select("figcaption .data a") for page in pages]
+    assert [[one["href"] for one in some] for some in links] == [
+        [], ["../data/figure-16-2.csv"], ["../data/table-16-two.csv"]]
+    assert pages[1].startswith('<figure class="drawing" id="one"><') and "data-csv" not in "".join(pages)
+
+
 @pytest.fixture(scope="module")
 def page():
     """The landing page, as Markdown."""
@@ -417,7 +436,8 @@ def test_a_table_in_small_has_a_bar_for_each_cell():
 def test_records_and_verdicts_and_code_lie_beside_the_pages(tmp_path):
     from repro.study import Store, claims
 
-    downloads.write(tmp_path)
+    downloads.write(tmp_path, {"figure-1-1.csv": "a\n1\n"})
+    assert (tmp_path / "data/figure-1-1.csv").read_text() == "a\n1\n"
     rows = list(csv.DictReader((tmp_path / "scoreboard.csv").read_text().splitlines()))
     listed = json.loads((tmp_path / "scoreboard.json").read_text())
     assert {row["id"] for row in rows if row["kind"] == "claim"} == {one.id for one in claims()} == {

@@ -202,7 +202,8 @@ class InShort:
             display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
             steps = getattr(self.picture, "steps", dict)()
-            drawn = markup.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps)
+            drawn = markup.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps,
+                                  values=getattr(self.picture, "values", ()))
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)

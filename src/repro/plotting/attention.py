@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
 from repro.plotting.curves import legend_below, paint
-from repro.plotting.pictures import heatmap
+from repro.plotting.pictures import heatmap, places
 from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, plain
 
 if TYPE_CHECKING:
@@ -36,13 +36,16 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
     rows = -(-len(patterns) // COLUMNS)
     figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False,
                           alt=f"Who sees whom among {n} positions. Allowed pairs:")
-    counts = []
+    counts, figure.values = [], []
     for axis, (name, pattern) in zip(axes.flat, patterns.items(), strict=False):
         layers = pattern if isinstance(pattern, Sequence) else [pattern]
         kinds = np.zeros((n, n), int)
         for kind, layer in enumerate(layers, 1):
             kinds = np.where((kinds == 0) & layer.mask(n).numpy(), kind, kinds)
         pairs = np.count_nonzero(kinds)
+        heads = ("keys", "keys added by the second")[:len(layers)]
+        figure.values += [{"pattern": name, "query": query} | {
+            head: places(row == kind) for kind, head in enumerate(heads, 1)} for query, row in enumerate(kinds)]
         heatmap(axis, kinds, linewidths=0.4, xticklabels=n - 1, yticklabels=n - 1)  # the first and the last
         axis.set_title(f"{name}\n", size=10)
         axis.text(0, 1.03, f"{pairs} pairs, {pairs / n**2:.0%}", transform=axis.transAxes, size=9)
@@ -80,6 +83,8 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
     figure, axes = canvas((3.2 + 0.2 * -(-size // 3)) * rows + 0.2, columns=len(panels), rows=rows, squeeze=False,
                           sharex="col", sharey="col" if rows > 1 else False, alt=(
         f"{'; '.join(panels)} against {label}. Lines: {'; '.join(drawn)}."))
+    figure.values = [{"panel": title, "line": name, label: n, "value": value}
+                     for title, curves in panels.items() for name, points in curves.items() for n, value in points]
     for (row, column), axis in np.ndenumerate(axes):
         title, curves = list(panels.items())[column]
         for name, points in curves.items():
@@ -135,6 +140,8 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
     """
     figure, axes = canvas(3.7, columns=len(panels) or 1, squeeze=False, alt=(
         f"{labels[1]} against {labels[0]}; panels: {', '.join(panels) or 'not run'}."))
+    figure.values = [{"panel": title, "line": name, "point": point, labels[0]: x, labels[1]: y}
+                     for title, lines in panels.items() for name, points in lines.items() for x, y, point in points]
     for axis, (title, lines) in zip(axes[0], panels.items(), strict=False):
         bounds = {name: points[0][1] for name, points in lines.items() if name == limit}
         paint(axis, {name: [point[:2] for point in points] for name, points in lines.items() if name != limit}, labels,

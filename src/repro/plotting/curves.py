@@ -52,6 +52,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     models = list(dict.fromkeys([*(name for name in MODELS if name in set(frame["model"])), *frame["model"]]))
     figure, panels = _facets(3.1, frame, x, y, "model", models, labels, f"{labels[1]} against {labels[0]}, a line for "
                              "each model; panels: {}.", by_factor=bool(log_x))
+    figure.values = rows_of(frame, {"source": "source", "model": "line", x: labels[0], y: labels[1]})
     for axis, here in panels:
         if not here[y].any():
             axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
@@ -88,6 +89,8 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
         ("overlap (% of the window)", "gain over the baseline (%)"), "Gain of recurrence over the baseline against "
         f"overlap; panels: {{}}; marks: {', '.join(shown) or 'none'}.",
         hollow=[name for name in shown if series(name) not in ("paper", "recurrent")], lw=1.2)
+    figure.values = rows_of(frame, {"source": "source", "name": "line", "overlap": "overlap (% of the window)",
+                                    "gain": "gain over the baseline (%)"})
     for axis, _ in panels:
         axis.axhline(0, color=COLOURS["faint"], lw=1, zorder=0)
     legend_below(figure, figure.axes)
@@ -119,6 +122,8 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "change of perplexit
     titles = [f"{source}, T = {window}" for (source, window), _ in panels]
     figure, axes = canvas(1 + 2.4 * rows, columns=min(len(panels), PANELS), rows=rows, squeeze=False, sharey=True, alt=(
         f"{label} against extra FLOPs per token (%) with the Pareto front; panels: {'; '.join(titles)}."))
+    figure.values = rows_of(frame, {"source": "source", "window": "window (tokens)", "model": "line", "overlap":
+                                    "overlap (tokens)", "cost": "extra FLOPs per token (%)", "change": label})
     for k, (axis, title, (_, here)) in enumerate(zip(axes.flat, titles, panels, strict=False)):
         points = here[["cost", "change"]].to_numpy().tolist()
         front = [points[place] for place in pareto_front(points)]
@@ -162,6 +167,7 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
         for source, rows in groups)
     figure, axes = canvas(1.2 + 0.26 * max(len(names), 4), columns=2 * max(len(groups), 1), squeeze=False, sharey=True,
                           alt=f"FLOPs per token and {label}. {described or 'not run'}")
+    figure.values = rows_of(frame, {"source": "source", "name": "name", "flops": "FLOPs per token", "change": label})
     for (cost, effect), (source, rows) in zip(axes[0].reshape(-1, 2), groups, strict=False):
         effect.axvline(0, color=COLOURS["faint"], lw=1, zorder=0)
         forest(cost, rows[["name", "flops"]].to_numpy(), colour)
@@ -222,11 +228,24 @@ def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nat
     if not any(len(points) for points in curves.values()):
         raise ReproError("there is no point to draw: every curve is empty.")
     figure, axis = canvas(3.2, alt=f"{labels[1]} against {labels[0]}: {', '.join([*curves, *(bounds or {})])}.")
+    figure.values = points_of(curves, labels, bounds or {})
     paint(axis, curves, labels, bounds or {})
     axis.set_title(title)
     if log_x:
         _doublings(axis)
     return figure
+
+
+def points_of(curves: Mapping[str, Points], labels: tuple[str, str], bounds: Mapping[str, float]) -> list[dict]:
+    """The rows that `paint` draws: one for each point, then one for each bound, which has no x."""
+    return [*({"line": name, labels[0]: x, labels[1]: y} for name, points in curves.items() for x, y in points),
+            *({"line": name, labels[0]: None, labels[1]: value} for name, value in bounds.items())]
+
+
+def rows_of(frame: "pandas.DataFrame", names: Mapping[str, str]) -> list[dict]:
+    """The rows of a frame in these columns, renamed, and its intervals `low` and `high` if it has them."""
+    names = {**names, **{name: name for name in ("low", "high") if name in frame}}
+    return frame[list(names)].rename(columns=names).to_dict("records")
 
 
 def paint(axis, curves: Mapping, labels: tuple[str, str], bounds: Mapping[str, float]) -> None:
@@ -261,6 +280,7 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
     values = named(values)
     colour = colours(values) if any(map(series, values)) else dict.fromkeys(values, CYCLE[0])
     figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_described(values, digits)}.")
+    figure.values = [{"name": name, label: value} for name, value in (*values.items(), *(bounds or {}).items())]
     names = list(values)
     bars = axis.barh(names, list(values.values()), height=0.62, color=[colour[name] for name in names])
     axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9,
@@ -294,6 +314,8 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
     n_layer = max(len(values) for values in modules.values())
     figure, axis = canvas(2.8, alt="Weight of each layer in z: " + "; ".join(
         f"{name}: {', '.join(f'{value:.3f}' for value in values)}" for name, values in modules.items()))
+    figure.values = [{"module": name, "block": block, "weight in z": value}
+                     for name, values in modules.items() for block, value in enumerate(values)]
     width = 0.8 / len(modules)
     for k, (name, values) in enumerate(modules.items()):
         places = np.arange(len(values)) - 0.4 + (k + 0.5) * width
@@ -326,6 +348,8 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
     colour = colours(peaks)
     figure, (whole, added) = canvas(3.4, columns=2, alt=(
         f"Left: peak memory against windows; right: what is added after {settled}. Lines: {', '.join(peaks)}."))
+    figure.values = [{"line": name, "windows": n, "peak of a training step (MiB)": peak / 2**20}
+                     for name, points in peaks.items() for n, peak in points]
     for k, (name, points) in enumerate(peaks.items()):
         more = {n: peak for n, peak in points if n >= settled}
         _line(whole, *zip(*((n, peak / 2**20) for n, peak in points), strict=True), name, colour[name], k)

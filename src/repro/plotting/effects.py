@@ -33,6 +33,9 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
                          for part, rows in panels.items())
     figure, axes = canvas(1.1 + 0.36 * max(map(len, panels.values())), columns=len(panels), squeeze=False, sharex=True,
                           sharey=True, alt=f"{label}. {described}")
+    figure.values = [{"part": part, "set": name, "source": whose, "run": run, label: value}
+                     for part, rows in panels.items() for name, row in rows.items() for whose, values in row.items()
+                     for run, value in enumerate(values, 1)]
     chosen = colours(dict.fromkeys(whose for rows in panels.values() for row in rows.values() for whose in row))
     for axis, (part, rows) in zip(axes[0], panels.items(), strict=True):
         axis.axvline(0, color=COLOURS["ink"], lw=1)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 
 from repro.book import in_notebook
-from repro.plotting.curves import paint
+from repro.plotting.curves import paint, points_of
 from repro.plotting.style import Drawing, canvas, house, named
 
 
@@ -47,6 +47,7 @@ class LiveCurve:
         with house():
             names = ", ".join([*self.curves, *self.bounds])
             figure, axis = canvas(3.2, alt=f"{self.labels[1]} against {self.labels[0]}: {names}.")
+            figure.values = points_of(self.curves, self.labels, self.bounds)
             paint(axis, self.curves, self.labels, self.bounds)
             axis.set_title(self.title)
         return figure.look_for(self.look_for) if self.look_for else figure

@@ -56,6 +56,7 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
                          (RIGHT + STACK / 2, "center", "window k+1"), (NUMBERS, "right", "numbers\ncarried"),
                          (COST, "right", "added cost\nper token")):
         add_text(axis, x, 0, words, ha=ha, color=COLOURS["faint"])
+    figure.values = []
     memories, y = {name: make(config, complete(name)) for name in MEMORIES}, -1.6
     for name in sorted(memories, key=lambda name: (name == REFERENCE, memories[name].state_numbers(window), name)):
         memory = memories[name]
@@ -70,6 +71,8 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
         add_text(axis, sum(CARRIED) / 2, y - HIGH + 0.25, look.words, color=WORDS["h_prev"])
         add_text(axis, NUMBERS, y - HIGH / 2, f"{memory.state_numbers(window):,}", ha="right")
         share = memory.flops_per_token(window, 0) / plain
+        figure.values.append({"memory": name, "numbers carried": memory.state_numbers(window),
+                              "added FLOPs per token (%)": 100 * share})
         add_text(axis, COST, y - HIGH / 2, f"+{100 * share:.1f}%", ha="right")
         y -= ROW
     limits = (-0.2, UNITS), (y + 0.4, 1.2)

@@ -31,7 +31,7 @@ def draw_clusters(words: Sequence[str], panels: Mapping[str, Sequence[Sequence[M
     """
     if not panels or not words:
         raise ReproError("there is nothing to draw: give words and at least one panel of clusters.")
-    parts, described = [], []
+    parts, described, values = [], [], []
     for title, clusters in panels.items():
         ordered = sorted((sorted(map(tuple, one)) for one in clusters if one), key=lambda one: one[0])
         linked = [one for one in ordered if len(one) > 1]
@@ -39,6 +39,8 @@ def draw_clusters(words: Sequence[str], panels: Mapping[str, Sequence[Sequence[M
         names = {mention: number for number, one in enumerate(linked, 1) for mention in one}
         every = sorted((mention for one in ordered for mention in one), key=lambda one: (one[0], -one[1]))
         _check(title, every, len(words))
+        values += [{"panel": title, "cluster": names.get(mention, "alone"), "start": mention[0], "stop": mention[1],
+                    "mention": " ".join(words[slice(*mention)])} for mention in every]
         listed = [f"Cluster {number}: {', '.join(' '.join(words[slice(*mention)]) for mention in one)}."
                   for number, one in enumerate(linked, 1)]
         counted = (f"{len(linked)} cluster{'s' * (len(linked) != 1)} of two or more mentions and {alone} "
@@ -46,7 +48,7 @@ def draw_clusters(words: Sequence[str], panels: Mapping[str, Sequence[Sequence[M
         described.append(" ".join([f"{title}: {counted}", *listed]))
         parts.append(f"<p><b>{html.escape(title)}</b>: {counted}</p><p>{_marked(words, every, names)}</p>")
     return ColouredText(f'{STYLE}<div class="mentions">{"".join(parts)}</div>',
-                        "Text with its mentions. " + " ".join(described))
+                        "Text with its mentions. " + " ".join(described), values)
 
 
 def _check(title: str, mentions: Sequence[Mention], n: int) -> None:

@@ -76,6 +76,8 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
     rows = -(-len(panels) // columns)
     figure, axes = canvas(2.0 * rows, columns=columns, rows=rows, squeeze=False,
                           alt=f"Who attends to whom, and how much: {', '.join(panels)}.")
+    figure.values = [{"panel": name, "query": query} | {f"key {key}": round(one, 4) for key, one in enumerate(row)}
+                     for name, weights in panels.items() for query, row in enumerate(weights.tolist())]
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     for axis, (name, weights) in zip(axes.flat, panels.items(), strict=False):
@@ -83,6 +85,11 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
         heatmap(axis, shown / np.maximum(shown.max(1, keepdims=True), 1e-12), "Blues", vmax=1)
         axis.set_title(name, size=9)
     return figure
+
+
+def places(row: np.ndarray) -> str:
+    """The positions that are True in a row (n,), as text: "0 3 4"."""
+    return " ".join(map(str, np.flatnonzero(row)))
 
 
 def heatmap(axis, cells: np.ndarray, cmap: str | list[str] = KINDS, vmax: int = 2, **options) -> None:
@@ -109,17 +116,20 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
         "Whom each position has heard from, layer by layer. " + "; ".join(
             f"{name}: {', '.join(f'{int(mask.sum())} pairs' for mask in masks)}" for name, masks in fields.items())
         + "."))
+    figure.values = [{"pattern": name, "layer": layer, "position": position, "heard from": places(row)}
+                     for name, masks in fields.items() for layer, mask in enumerate(masks, 1)
+                     for position, row in enumerate(mask.numpy())]
     moments = [canvas(3.2, columns=len(fields), squeeze=False, alt=f"After layer {k}.") for k in range(layers + 1)]
     for column, (line, (name, masks)) in enumerate(zip(axes, fields.items(), strict=True)):
         known = [np.eye(len(masks[0]), dtype=bool), *(mask.numpy() for mask in masks)]
         known += [known[-1]] * (layers + 1 - len(known))
         for axis in line[len(masks):]:
             axis.set_axis_off()
-        for number, (moment, (places,)) in enumerate(moments):
+        for number, (moment, (panels,)) in enumerate(moments):
             moment.name = f"layer {number}" if number else "before"
             before, now = known[max(0, number - 1)], known[number]
             described = f"{name}, after layer {number}" if number else f"{name}, before the first layer"
-            _paint_heard(places[column], before, now, described)
+            _paint_heard(panels[column], before, now, described)
             if 0 < number <= len(masks):
                 _paint_heard(line[number - 1], before, now, described)
     figure.frames = [moment for moment, _ in moments]

@@ -38,12 +38,14 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
         raise ReproError("each pattern must be given as its two heads, such as Strided(8).heads.")
     figure, axis = canvas(1, alt=f"Pixels that the pixel in row {row}, column {column} of an image of {side} x {side} "
                                  "pixels attends to.")
-    counts = []
+    counts, figure.values = [], []
     for panel, (name, heads) in enumerate(patterns.items()):
         left = panel * (side + GAP)
         kinds = seen_pixels(heads, side, row, column)
         for y, x in np.ndindex(side, side):
             add_cell(axis, left + x, -y - 1, COLOURS[KINDS[kinds[y, x]]], kinds[y, x])
+        figure.values += [{"pattern": name, "row": y, "column": x, "kind": str(kind)}
+                          for (y, x), kind in np.ndenumerate(kinds)]
         add_text(axis, left, 0.7, name, ha="left", size=10.5, weight="bold")
         first, second = (int((kinds == kind).sum()) for kind in ("first head", "second head only"))
         counts.append(f"{name}: {first} by the first head, {second} more by the second")

@@ -27,6 +27,9 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
         raise ReproError("there is nothing to draw: no row was given.")
     described = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
     figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {described}.")
+    figure.values = [{"name": name, "context": context, label: value, "low": low, "high": high}
+                     for name, pair in rows.items()
+                     for context, (value, low, high) in zip(("own", "other"), pair, strict=True)]
     chosen = {name: colour if series(name) else COLOURS["ink"] for name, colour in colours(rows).items()}
     values = [[value for value, _, _ in pair] for pair in zip(*rows.values(), strict=True)]
     axis.hlines(range(len(rows)), *values, COLOURS["grid"], lw=4, zorder=1)
@@ -58,6 +61,9 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     zero = bottom / 10
     described = "; ".join(f"{name}: {', '.join(f'{point[0]:.1g}' for point in line)}" for name, line in curves.items())
     figure, axis = canvas(3.3, alt=f"{label}, by {back}. {described}.")
+    figure.values = [{"line": name, back: place, label: value, "low": low, "high": high}
+                     for name, points in curves.items()
+                     for place, (value, low, high) in zip(places or range(1, 1 + len(points)), points, strict=False)]
     axis.set_yscale("log")
     axis.axhline(zero, color=COLOURS["faint"], lw=1)
     chosen = colours(curves)

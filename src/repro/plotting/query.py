@@ -29,7 +29,7 @@ def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern
     n = len(words)
     if not 0 <= query < n:
         raise ReproError(f"query is {query}; the page has the positions 0 to {n - 1}.")
-    parts, counts = [], []
+    parts, counts, values = [], [], []
     for name, pattern in patterns.items():
         heads = [pattern] if not isinstance(pattern, Sequence) else pattern
         if len(heads) > len(HEADS):
@@ -39,8 +39,10 @@ def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern
         count = sum(map(any, zip(*seen, strict=True)))
         parts.append(f"<div><b>{html.escape(name)}</b>: {count} words<p>{' '.join(shown)}</p></div>")
         counts.append(f"{name} {count}")
+        values += [{"pattern": name, "head": head, "position": j, "word": words[j]}
+                   for head, row in enumerate(seen, 1) for j in range(n) if row[j]]
     alt = f'What "{words[query]}" at position {query} of {n} words may attend to: {", ".join(counts)} words.'
-    return ColouredText(f'{STYLE}<div class="query">{"".join(parts)}</div>', alt)
+    return ColouredText(f'{STYLE}<div class="query">{"".join(parts)}</div>', alt, values)
 
 
 def _word(word: str, seen: Sequence[bool], asks: bool) -> str:

@@ -36,7 +36,7 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
 
 def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Drawing:
     """The first `shown` layers of every panel."""
-    described = []
+    described, values = [], []
     figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,
                           alt="Input positions that the last one depends on.")
     far = max(_back(one).max() for pair in fields.values() for one in pair)
@@ -55,8 +55,10 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
         axis.set(ylabel="after layer", yticks=range(1, own + 1), title=name)
         axis.set_xlim(-min(n - 0.5, 1.15 * far + 4), 0.5)  # nothing is to be seen further away
         axis.grid(visible=False)
+        values += [{"model": name, "layer": layer, "positions back": reach} for layer, reach in enumerate(back, 1)]
         described.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {own}")
     axes[-1, 0].set_xlabel("position, 0 being the last character")
+    figure.values = values
     figure.alt += f" {'; '.join(described)}."
     return figure
 

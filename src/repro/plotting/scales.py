@@ -32,6 +32,8 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
     scales = {scale: None for rows in kept.values() for row in rows.values() for scale in row}
     palette = colours(sorted(scales, key=lambda scale: (scale == PAPER, [*scales].index(scale))))
     figure, axes = canvas(1.2 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=described, squeeze=False)
+    figure.values = [{"measure": label, "row": name, "scale": scale, "size": size}
+                     for label, rows in kept.items() for name, row in rows.items() for scale, size in row.items()]
     for axis, (label, rows) in zip(axes[0], kept.items(), strict=True):
         for y, row in enumerate(rows.values()):
             axis.plot([min(row.values()), max(row.values())], [y, y], color=COLOURS["grid"], lw=4, zorder=1)

@@ -137,6 +137,7 @@ class Drawing(Figure):
     """
 
     alt: str
+    values: Sequence[Mapping[str, object]] = ()  # what it shows as rows, which the book offers as CSV; () for a diagram
     is_photograph = False  # a page shows its colours as they are, in dark mode too
     frames: "Sequence[Drawing]" = ()  # what a page shows in its place, in turn, for a reader who asks for it
     name = ""  # of a frame
@@ -171,7 +172,7 @@ class Drawing(Figure):
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         caption = html.escape(self.alt[:1].upper() + self.alt[1:])
-        return {"text/html": markup.figure(self.svg(), caption, self.steps()),
+        return {"text/html": markup.figure(self.svg(), caption, self.steps(), values=self.values),
                 "text/plain": self.alt}
 
     def __repr__(self) -> str:

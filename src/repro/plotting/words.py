@@ -2,7 +2,7 @@
 word moves its loss."""
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -73,6 +73,7 @@ class ColouredText:
 
     inside: str
     alt: str
+    values: Sequence[Mapping[str, object]] = ()  # what it shows as rows, which the book offers as CSV
 
     def html(self) -> str:
         """The figure as an element of a page."""
@@ -80,7 +81,8 @@ class ColouredText:
                 f"{self.inside}</div>")
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        return {"text/html": markup.figure(self.html(), html.escape(self.alt)), "text/plain": self.alt}
+        return {"text/html": markup.figure(self.html(), html.escape(self.alt), values=self.values),
+                "text/plain": self.alt}
 
     def __repr__(self) -> str:
         return self.alt
@@ -111,7 +113,7 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
     better, worse, least = _shades(STEPS)
     legend = (f"<p>Nats by which the recurrent model is the better one: {better}, the baseline: {worse}, neither: "
               f"{least}. Underlined: {kinds}. {CUT}A window begins.</p>")
-    return ColouredText(legend * bool(pages) + _first_open(pages, parts), alt)
+    return ColouredText(legend * bool(pages) + _first_open(pages, parts), alt, _rows(pages, "saved (nats)"))
 
 
 def draw_changes(pages: Sequence[Page]) -> ColouredText:
@@ -144,7 +146,7 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
     legend = (f'<p>Nats by which the loss of a word rises when <span class="{REPLACED}">this one</span> is replaced: '
               f"{worse}; by which it falls: {better}; uncoloured: {least}. {CUT}A window begins.</p>")
     return ColouredText(f"<style>.words .{REPLACED}{{outline:2px solid;font-weight:700}}</style>{legend}"
-                        f"{_first_open(pages, parts)}", alt)
+                        f"{_first_open(pages, parts)}", alt, _rows(pages, "rise of the loss (nats)"))
 
 
 def shade(saved: float, steps: Sequence[float] = STEPS) -> str:
@@ -179,6 +181,11 @@ def _page(one: Page, steps: Sequence[float], sums: str) -> str:
         tooltip = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f' if steps is STEPS else '.1g')} nats")))
         rows.append(f'{before}<span{named} title="{tooltip}">{html.escape(word.text)}</span>')
     return f"<p>{' '.join(rows)}</p><p>{html.escape(f'{one.title}: {sums}')} {html.escape(one.note)}</p>"
+
+
+def _rows(pages: Sequence[Page], measure: str) -> list[dict]:
+    return [{"page": one.title, "word": word.text, "kind": word.kind, "window": word.window, measure: word.saved}
+            for one in pages for word in one.words]
 
 
 def _sums(words: Sequence[Word]) -> str:

@@ -271,6 +271,19 @@ class Rendered:
             raise ReproError(f"{self.artifact.id} is a figure, not a table.")
         return self.content if self.content.index.names == [None] else self.content.reset_index()
 
+    def as_csv(self) -> str:
+        """The table, or the values that the figure shows, as CSV. Raises ReproError for a figure without values."""
+        if self.artifact.kind == "table":
+            return self.table.to_csv(index=False)
+        if not self._values:
+            raise ReproError(f"{self.artifact.id} has no values to save: it shows pictures or diagrams, or its runs "
+                             "are missing. See its caption.")
+        return markup.as_csv(self._values)
+
+    @property
+    def _values(self) -> Sequence[Mapping[str, Any]]:
+        return getattr(self.content, "values", ())  # a figure that does not come from `canvas` has none
+
     def __repr__(self) -> str:  # stored in notebooks; the same bytes at every execution
         return self.caption
 
@@ -284,10 +297,10 @@ class Rendered:
 
         figure = self.content
         if isinstance(figure, ColouredText):
-            return markup.figure(figure.html(), caption, id=self.artifact.id)
+            return markup.figure(figure.html(), caption, id=self.artifact.id, values=self._values)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
         plt.close(figure)  # or the notebook would show it a second time
-        return markup.figure(picture, caption, id=self.artifact.id)
+        return markup.figure(picture, caption, id=self.artifact.id, values=self._values)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
