@@ -15,6 +15,14 @@ def drawn(*pages):
     return BeautifulSoup(draw_words(pages).html(), "html.parser")
 
 
+def test_a_caption_begins_with_what_to_see_and_the_words_stay():
+    page = draw_words([Page("live", WORDS)])
+    seen = page.look_for("Dark words\n count.")
+    assert seen.alt == f"Dark words count. {page.alt}" and seen.values == page.values and seen.inside == page.inside
+    with pytest.raises(ReproError, match="look_for has no words"):
+        page.look_for(" ")
+
+
 @pytest.mark.parametrize(("saved", "name"), [(0.0, ""), (0.0999, ""), (-0.0999, ""), (0.1, "r1"), (-0.1, "b1"),
                                              (0.3, "r2"), (-0.99, "b2"), (1, "r3"), (-7, "b3")])
 def test_the_shade_of_a_word_goes_by_the_nats_saved(saved, name):

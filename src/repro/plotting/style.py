@@ -126,6 +126,13 @@ def house() -> Iterator[None]:
         yield
 
 
+def begun(words: str, alt: str) -> str:
+    """A caption that begins with what to see. Raises ReproError for no words."""
+    if not words.strip():
+        raise ReproError("look_for has no words; give a sentence that says what to see in the figure.")
+    return f"{' '.join(words.split())} {alt[:1].upper()}{alt[1:]}"
+
+
 class Drawing(Figure):
     """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text and its caption.
 
@@ -148,9 +155,7 @@ class Drawing(Figure):
         >>> draw_curves({"train": [[0, 5.0], [9, 3.0]]}).look_for("A falling curve means progress.").alt
         'A falling curve means progress. Nats per token against tokens: train.'
         """
-        if not words.strip():
-            raise ReproError("look_for has no words; give a sentence that says what to see in the figure.")
-        self.alt = f"{' '.join(words.split())} {self.alt[:1].upper()}{self.alt[1:]}"
+        self.alt = begun(words, self.alt)
         return self
 
     def png(self) -> bytes:

@@ -3,14 +3,14 @@ word moves its loss."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from repro import markup
 from repro.errors import ReproError
 from repro.markup import signed
-from repro.plotting.style import COLOURS
+from repro.plotting.style import COLOURS, begun
 
 STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
 MOVES = 0.001, 0.01, 0.1  # nats by which a word that was replaced has to move the loss of a later one
@@ -74,6 +74,10 @@ class ColouredText:
     inside: str
     alt: str
     values: Sequence[Mapping[str, object]] = ()  # what it shows as rows, which the book offers as CSV
+
+    def look_for(self, words: str) -> "ColouredText":
+        """The same figure, its caption beginning with what a reader should see. Raises ReproError for no words."""
+        return replace(self, alt=begun(words, self.alt))
 
     def html(self) -> str:
         """The figure as an element of a page."""

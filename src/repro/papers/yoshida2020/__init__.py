@@ -8,7 +8,7 @@ from repro.papers.yoshida2020.hotpotqa.reading import answered, asked, by_window
 from repro.papers.yoshida2020.normalisation.experiment import change_without
 from repro.papers.yoshida2020.perplexity.evaluation import evaluate
 from repro.papers.yoshida2020.perplexity.pg19_tables import larger_window
-from repro.papers.yoshida2020.perplexity.tables import curves, layer_weights, learning_curves, learning_rates, row_kind
+from repro.papers.yoshida2020.perplexity.tables import layer_weights, learning_curves, learning_rates, row_kind
 from repro.papers.yoshida2020.propagation.experiment import propagation_records, trained
 from repro.papers.yoshida2020.propagation.tables import (
     distance_names,
@@ -20,7 +20,7 @@ from repro.papers.yoshida2020.propagation.tables import (
 from repro.study.paper import Finding, Paper
 from repro.study.registry import register
 
-__all__ = ["answered", "asked", "by_window", "change_without", "curves", "deviations", "distance_names", "evaluate",
+__all__ = ["answered", "asked", "by_window", "change_without", "deviations", "distance_names", "evaluate",
            "larger_window", "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other",
            "padded", "propagation_records", "reach_by_reader", "row_kind", "side_by_side", "states_of_others",
            "trained"]

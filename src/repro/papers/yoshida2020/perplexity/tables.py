@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.markup import bounded, signed
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
+from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.rule import judge
@@ -65,26 +65,6 @@ def _point(printed: dict[str, str]) -> tuple[str, float]:
     """Model and overlap, as a share of the window, of a printed row."""
     model = "recurrent" if "recurrence" in printed["model"] else "baseline"
     return model, round(int(printed["overlap_tokens"]) / int(printed["window_tokens"]), 9)
-
-
-def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.DataFrame":
-    """Test perplexity against overlap in % of the window, one row per point: source, model, overlap, perplexity, and
-    the interval `low`, `high` of ours. Points without a record are left out."""
-    import pandas
-
-    rows = []
-    for printed in published(table).to_dict("records"):
-        model, share = _point(printed)
-        rows.append({"source": "paper", "model": model, "perplexity": float(printed["test_perplexity_per_word"]),
-                     "overlap": 100 * share})
-    for scale in scales:
-        context = ArtifactContext(artifact, (scale,))
-        for (model, share), records in _levels(context, scale).items():
-            if records:
-                value, low, high = interval(records, "test")
-                rows.append({"source": scale, "model": model, "overlap": 100 * share, "perplexity": value, "low": low,
-                             "high": high})
-    return pandas.DataFrame(rows)
 
 
 def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
