@@ -20,6 +20,7 @@ import landing
 import learned
 import nbformat
 import rooms
+import scale
 import tested
 import toc
 import yaml
@@ -73,7 +74,8 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
     for name, part in (("index.md", landing), ("what-we-learned.md", learned), ("design.md", rooms), ("api.md", api),
-                       ("references.md", cite), ("how-it-is-tested.md", tested)):
+                       ("references.md", cite), ("how-it-is-tested.md", tested),
+                       ("paper-scale.md", scale)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
     (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     kept = {file.stem: f"../{file.relative_to(ROOT)}" for file in (ROOT / "results").glob("*/*/*.json")}

@@ -550,6 +550,28 @@ def bench(
     importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)
 
 
+@main.command("plan")
+def plan_paper_runs(
+    gpu: Annotated[str, typer.Option(metavar="NAME", help="A100 (default), H100 or V100.")] = "A100",
+    utilization: Annotated[float, typer.Option(metavar="SHARE", help=(
+        "The share of the GPU's half-precision peak that training sustains."))] = 0.3,
+    price: Annotated[float, typer.Option(metavar="DOLLARS", help="The price of a GPU for an hour.")] = 1.75,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the papers' own runs need on 8 GPUs and on 64: memory, hours and cost; and published times."""
+    from repro.pages.paper_runs import COUNTS, RUNS, Cluster, need, needs, times
+
+    cluster = Cluster(gpu, utilization, price)
+    if as_json:
+        return _print_json({"cluster": asdict(cluster), "times": _rows(times()), "needs": [
+            {"run": run.name, "experiment": run.experiment, "parameters": run.estimate.parameters,
+             "tokens": run.estimate.training_tokens, "flops": run.estimate.flops,
+             "gpus": {n: asdict(need(run, n, cluster)) for n in COUNTS}} for run in RUNS]})
+    title = f"On {gpu} GPUs at {utilization:.0%} of their peak and ${price:.2f} an hour"
+    for name, rows in ((title, needs(cluster)), ("Published times: our FLOPs as a share of the GPUs' peak", times())):
+        _print_table(name, list(rows.columns), rows.values.tolist())
+
+
 @main.command()
 def doctor(
     as_json: AsJson = False,

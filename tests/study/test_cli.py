@@ -543,3 +543,19 @@ finally:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "Did you mean 'pretrain-gpt2-mini'?" in done.stderr
+
+
+def test_plan_shows_what_the_papers_own_runs_need():
+    runner = CliRunner()
+    found = json.loads(runner.invoke(cli.main, "plan --gpu V100 --utilization 0.25 --price 4 --json").stdout)
+    assert found["cluster"] == {"gpu": "V100", "utilization": 0.25, "price": 4.0}
+    gpt = found["needs"][0]
+    assert (gpt["run"], gpt["parameters"]) == ("GPT", 116_534_784)
+    eight = gpt["gpus"]["8"]  # 7.245e19 FLOPs at 125e12 x 0.25 each
+    assert eight["hours"] * (1 - eight["waiting"]) == pytest.approx(gpt["flops"] / (8 * 125e12 * 0.25) / 3600)
+    assert eight["dollars"] == pytest.approx(eight["hours"] * 32)
+    shown = runner.invoke(cli.main, "plan --price 2").stdout.splitlines()
+    assert shown[0] == "On A100 GPUs at 30% of their peak and $2.00 an hour"
+    assert any(line.startswith("GPT ") and "1 month on 8 GPUs" in line for line in shown)
+    refused = runner.invoke(cli.main, "plan --gpu TPU")
+    assert refused.exit_code == 2 and "unknown GPU 'TPU'" in refused.stderr

@@ -252,7 +252,7 @@ def weights(config, vocab_size: int) -> int:
 
 KNOWN = {"synthetic-articles": (1_600, 51, 8, 80), "scisummnet-subset": (541, 5_500, 140, 8_192),
          "hotpotqa-paragraphs": (853, 1_300, 95, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
-RATE = 4e10  # FLOP/s of training on one core
+RATE = {"medium": 2e13, "paper": 5e13}  # FLOP/s of training on a GPU; on one core 4e10
 
 
 def estimate(config):
@@ -268,7 +268,7 @@ def estimate(config):
              config.n_head * config.n_layer * text)
     kept = 4 * config.batch_size * text * (config.n_layer * 40 * config.n_embd + 3 * vocab + 3 * pairs)
     return Estimate(parameters, config.epochs * n_train * (n + target), total, PROCESS + 16 * parameters + kept,
-                    total / RATE)
+                    total / RATE.get(config.scale, 4e10))
 
 
 # At smoke an input token has little weight in the loss: most of the input is noise, and 200 steps are for the lead.
