@@ -1,4 +1,6 @@
-"""Processes of one torchrun; two of them together are in tests/training/test_distributed.py."""
+"""Processes of one torchrun; two of them together, with DDP and FSDP2, are in
+tests/training/test_distributed.py.
+"""
 
 import types
 

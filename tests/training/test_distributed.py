@@ -1,4 +1,4 @@
-"""Two processes under torchrun do what one process does with the same batches."""
+"""Two processes under torchrun do what one process does with the same batches: with DDP in `train`, and with FSDP2."""
 
 import importlib.util
 import os
@@ -9,28 +9,36 @@ from pathlib import Path
 import pytest
 import torch
 
-SCRIPT = Path(__file__).with_name("two_processes.py")
+SCRIPT, SHARDS = (Path(__file__).with_name(name) for name in ("two_processes.py", "two_shards.py"))
 KINDS = ["plain", "named", "recurrent", "recomputed", "truncated", "muon", "continued"]
 
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
     """What each of the two processes left, in order of rank."""
-    folder = tmp_path_factory.mktemp("two")
+    return left_by_two(SCRIPT, tmp_path_factory.mktemp("two"))
+
+
+def left_by_two(script, folder):
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-                           SCRIPT, folder], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+                           script, folder], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
                           timeout=900)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"process{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
+def imported(script):
+    spec = importlib.util.spec_from_file_location(script.stem, script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def alone():
     """The same script's training in this process only."""
-    spec = importlib.util.spec_from_file_location("two_processes", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {kind: module.trained("recurrent" if kind == "continued" else kind) for kind in KINDS}
+    trained = imported(SCRIPT).trained
+    return {kind: trained("recurrent" if kind == "continued" else kind) for kind in KINDS}
 
 
 def test_two_processes_ran(processes):
@@ -85,3 +93,20 @@ def test_a_process_that_does_not_see_the_checkpoint_stops(processes):
 def test_a_batch_that_does_not_divide_is_refused_by_both(processes):
     for left in processes:
         assert "batch of 3 examples does not divide among 2 processes" in left["refused"]
+
+
+def test_split_by_fsdp_our_models_train_as_in_one_process(tmp_path):
+    """In single precision; each process holds half of the weights, and of the gradients and moments with them."""
+    script, halves = imported(SHARDS), left_by_two(SHARDS, tmp_path)
+    for kind in script.KINDS:
+        alone = script.trained(kind)
+        start = script.objective(kind)[0].state_dict()
+        assert max((alone["weights"][name] - weight).abs().max() for name, weight in start.items()) > 5e-3
+        assert (alone["held"], alone["split"]) == (1, False)
+        assert sum(left[kind]["held"] for left in halves) == pytest.approx(1)
+        for left in halves:
+            assert left[kind]["split"] and left[kind]["held"] == pytest.approx(0.5, abs=0.01)
+            assert left[kind]["losses"] == pytest.approx(alone["losses"], rel=1e-6)
+            assert left[kind]["weights"].keys() == alone["weights"].keys()
+            for name, weight in alone["weights"].items():
+                torch.testing.assert_close(left[kind]["weights"][name], weight, rtol=1e-5, atol=1e-6, msg=name)

@@ -1,8 +1,8 @@
 """The papers' own runs on paper: memory, hours and cost on 8 GPUs and on 64, and published times of such runs.
 
 Weights, tokens, FLOPs and memory are the experiments' own estimates at `paper`, for training alone: those of
-`repro run EXPERIMENT --scale paper --dry-run`. Time divides the FLOPs by what the GPUs sustain and adds the all-reduce of
-the gradients after every step. A GPU trains on whole sequences, so a step of 16 sequences keeps 16 GPUs busy.
+`repro run EXPERIMENT --scale paper --dry-run`. Time divides the FLOPs by what the GPUs sustain and adds the all-reduce
+of the gradients after every step. A GPU trains on whole sequences, so a step of 16 sequences keeps 16 GPUs busy.
 """
 
 from collections.abc import Mapping
