@@ -83,14 +83,14 @@ def test_every_run_is_one_of_its_experiment_and_counts_what_the_paper_prints():
 def test_published_times_leave_a_plausible_share_of_the_peak_or_say_why():
     by_name = {(row["run"], row["source"]): share for row, _, share, _ in shares()}
     assert by_name["GPT", "radford2018announcement"] == pytest.approx(7.245e19 / (8 * 720 * 3600 * 12e12), rel=1e-3)
-    assert by_name["GPT-2, 117M", "karpathy2024llmc"] == pytest.approx(0.592, abs=0.001)  # "up to ~60 %"
+    assert by_name["GPT-2, 117M", "karpathy2024llmc"] == pytest.approx(0.592, abs=0.001)  # "up to ~60%"
     low, high = PLAUSIBLE
     for row, flops, share, other in shares():
         assert flops > 0 and row["confidence"] == "exact"
         if share < low:
-            assert row["note"].startswith("below 10 %:") and low <= other <= high
+            assert row["note"].startswith("below 10%:") and low <= other <= high
         else:
-            assert row["note"].startswith("above 60 %:") == (share > high)
+            assert row["note"].startswith("above 60%:") == (share > high)
     assert len(times()) == len(shares()) == 10
 
 
@@ -118,4 +118,4 @@ def test_the_page_shows_both_tables_and_says_what_they_say():
     large = [run.name for run, one in zip(RUNS, found[8], strict=True) if one.memory_bytes > 80e9]
     assert large == ["GPT-2, 117M", "GPT-2, 1542M"]
     half = next(share for row, _, share, _ in shares() if row["source"].startswith("child2019sparse, Table")) / 2
-    assert f"half the share, {100 * half:.0f} %," in page
+    assert f"half the share, {half:.0%}," in page

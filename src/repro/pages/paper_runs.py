@@ -30,8 +30,8 @@ PLAUSIBLE = 0.10, 0.60  # shares of the peak that trainings of transformers reac
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is assumed of the GPUs: their kind, the share of the half-precision peak that training sustains, and dollars
-    for an hour of one.
+    """The assumptions about the GPUs: their kind, the share of the half-precision peak that training sustains, and the
+    dollars for an hour of one.
 
     The defaults are two published runs of GPT-2 small on A100s: nanoGPT's share of the peak, and llm.c's price.
     Raises ReproError for an unknown GPU, a share outside 0 to 1 and a price below 0.
@@ -63,7 +63,7 @@ class PaperRun:
     """A training of a paper: the run of `experiment` at `paper` that `where` selects, with the settings `change`.
 
     `length` is the number of tokens in a sequence. `batch` says whether the paper prints how many sequences a step has;
-    if not, a step has the experiment's number or one for every GPU, whichever is more.
+    if not, a step has the larger of the experiment's number and the number of GPUs.
 
     >>> run = PaperRun("GPT", "pretrain-gpt", 512, batch=True, change={"source": "scratch", "tokens": 32_768})
     >>> run.estimate.parameters, run.phases(8) == [(1, 64, run.estimate.flops)]
@@ -113,7 +113,7 @@ class PaperRun:
 
 @dataclass(frozen=True)
 class Need:
-    """What a run needs: bytes on a GPU, hours, the share of them spent on the all-reduce, and dollars for all GPUs."""
+    """The needs of a run: bytes on a GPU, hours, the share of them for the all-reduce, and dollars for all GPUs."""
 
     memory_bytes: int
     hours: float
@@ -122,7 +122,7 @@ class Need:
 
 
 def need(run: PaperRun, n_gpus: int, cluster: Cluster | None = None) -> Need:
-    """What `run` needs on `n_gpus` GPUs, by default of the default cluster. Raises ReproError for no GPU.
+    """The needs of `run` on `n_gpus` GPUs, by default of the default cluster. Raises ReproError for no GPU.
 
     An all-reduce sends 2 (n - 1)/n times the gradients, 4 bytes a weight, and nothing is computed meanwhile: an upper
     bound, since DDP overlaps the two.
@@ -203,7 +203,7 @@ def times() -> "pandas.DataFrame":
     """One row for each published time: our count of the run's FLOPs as a share of what its GPUs could have computed.
 
     >>> times().loc[0, "share of the peak"]
-    '29 %'
+    '29%'
     """
     import pandas
 
@@ -231,6 +231,6 @@ def percent(share: float) -> str:
     """A share as the pages write it.
 
     >>> percent(0.294), percent(0.035)
-    ('29 %', '3.5 %')
+    ('29%', '3.5%')
     """
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
