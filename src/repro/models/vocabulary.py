@@ -34,6 +34,16 @@ def study_texts() -> Iterator[str]:
             yield document.text
 
 
+def covers(name: str, split: str, n: int | None) -> bool:
+    """Whether `study_texts` has the first `n` documents of a split, by name, or all of them (None).
+
+    >>> covers("pg19-subset", "train", 60), covers("pg19-subset", "train", None), covers("wikitext-103", "train", None)
+    (True, False, True)
+    """
+    return any((name, split) == (known, part) and (most is None or n is not None and n <= most)
+               for known, part, most in STUDY_TEXTS)
+
+
 def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
     """Write a model with the tokens that `texts` use, and its tokenizer, to folder `target`, and return it.
 

@@ -123,3 +123,14 @@ def test_the_papers_own_module_has_candidates_of_its_own_form():
             assert {one.zero_init for one in tried} == {row_kind(config) != LITERAL} and len(tried) == 4
     assert set(forms) == {"recurrent", LITERAL} and not forms["recurrent"] & forms[LITERAL]
     assert len(forms["recurrent"]) == len(forms[LITERAL]) == 4
+
+
+@pytest.mark.parametrize("given", [{"train_documents": 61}, {"train_documents": None}, {"train_draw": "random"},
+                                   {"corpus": "synthetic-books"}], ids=str)
+def test_texts_whose_tokens_were_cut_away_are_refused(given):
+    fewer = experiment("recurrence-gemma").plan("pretrained", {"train_documents": 59})
+    assert {one.train_documents for one in fewer} == {59}
+    with pytest.raises(ReproError, match="has the tokens of other texts only; use corpus=pg19-subset with "
+                                         "train_documents=60 or fewer, train_draw=first; corpus=wikitext-103"):
+        experiment("recurrence-gemma").plan("pretrained", given)
+    assert experiment("recurrence-wikitext103").plan("pretrained", {"train_documents": 500})

@@ -98,7 +98,20 @@ class Config(RunConfig):
                              f"choose a window of at most {base.n_positions}")
         if self.base == "gpt2-mini" and self.insert_layer >= base.n_layer:
             raise ValueError(f"insert_layer is {self.insert_layer}, but the model has layers 0 to {base.n_layer - 1}")
+        if self.base == "gpt2-mini" and base.tokeniser == "cut":
+            self._is_covered()
         return self
+
+    def _is_covered(self):
+        from repro.models.vocabulary import STUDY_TEXTS, covers
+
+        n = self.train_documents if self.train_draw == "first" else None
+        if not covers(self.corpus, "train", n):
+            known = "; ".join(f"corpus={name}" + f" with train_documents={most} or fewer, train_draw=first" * bool(most)
+                              for name, split, most in STUDY_TEXTS if split == "train")
+            raise ValueError(f"train_documents is {self.train_documents} of corpus={self.corpus}, "
+                             f"train_draw={self.train_draw}, but the model of scale {self.scale} has the tokens of "
+                             f"other texts only; use {known}")
 
 
 SCALES = {
