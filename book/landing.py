@@ -14,7 +14,7 @@ import gain
 
 from repro.models.pretrained import PRETRAINED
 from repro.pages import badge
-from repro.pages.board import LATE, LEGEND, place_of, strip
+from repro.pages.board import LATE, LATE_LEGEND, LEGEND, place_of, strip
 from repro.pages.costs import as_hours, hours
 from repro.pages.verdicts import LOOKS, css_class
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims, experiment, experiments, tally
@@ -113,7 +113,7 @@ def judged() -> list[tuple[Claim, str, Verdict]]:
 def cards() -> str:
     """A card for each paper: what it claims, what came out, the claims behind that, all verdicts, and where to go."""
     signs = " ".join(f"{badge(verdict)}" for verdict in tally(claims()))
-    return (f'<p class="legend">{signs}</p><div class="outcomes">{"".join(map(card, papers()))}</div>'
+    return (f'<p class="legend">{signs} {LATE_LEGEND}</p><div class="outcomes">{"".join(map(card, papers()))}</div>'
             f'<p class="legend">{LEGEND}</p>')
 
 
@@ -157,7 +157,7 @@ def line(one: Claim, found: Verdict) -> str:
 
 
 def table() -> str:
-    """A Markdown table with a row for each paper."""
+    """A Markdown table with a row for each paper; the size of its largest model is "not printed" if it names none."""
     rows = ["| paper | in this book | our largest model | the paper's |", "| --- | --- | --- | --- |"]
     for paper in papers():
         here = paper.planned & chapters()
@@ -171,7 +171,8 @@ def table() -> str:
             took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs still to be made"
             state_here = f"**{state}**: {which}; {shown} tables and figures from {took}"
         sizes = max(weights(runs(paper.id)), default=None), paper.weights() if paper.weights else None
-        own, theirs = (f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–" for size in sizes)
+        own, theirs = (f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else absent
+                       for size, absent in zip(sizes, ("–", "not printed"), strict=True))
         own += "".join(f", {name}" for name in published(runs(paper.id)))
         rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {own} | {theirs} |")
     return "\n".join(rows)

@@ -24,17 +24,27 @@ def shown(name: str, path: Path) -> str:
 def inputs(report: dict) -> str:
     """A row for each part of the campaign of bad inputs, and their sum."""
     rows = [[part, f"{one['cases']:,}", f"{one['refused']:,}", f"{one['faults']:,}",
-             f"{one['longest_cpu_seconds']:.2f}", f"{one['most_bytes'] / 1e6:,.0f}"]
+             seconds(one["longest_cpu_seconds"]), megabytes(one["most_bytes"])]
             for part, one in report["parts"].items()]
     every = report["parts"].values()
     rows.append(["all", f"{report['cases']:,}", f"{sum(one['refused'] for one in every):,}", f"{report['faults']:,}",
-                 f"{max(one['longest_cpu_seconds'] for one in every):.2f}",
-                 f"{max(one['most_bytes'] for one in every) / 1e6:,.0f}"])
+                 seconds(max(one["longest_cpu_seconds"] for one in every)),
+                 megabytes(max(one["most_bytes"] for one in every))])
     header = ["input", "cases", "refused in a line", "faults", "longest, s of CPU time", "most memory, MB"]
     return table(header, rows) + (
         "\n\nSome damage cannot be recognized, such as a flipped letter in a text or a name that only a run looks up. "
         "Such inputs were marked beforehand and may be accepted. Files that changed elsewhere: "
         f"{len(report['written_elsewhere'])}.")
+
+
+def seconds(value: float) -> str:
+    """Seconds with two decimals; "<0.01" for less."""
+    return f"{value:.2f}" if value >= 0.005 else "<0.01"
+
+
+def megabytes(value: int) -> str:
+    """Bytes as megabytes, with one decimal below 10; "<0.1" for less."""
+    return f"{value / 1e6:,.0f}" if value >= 9.95e6 else f"{value / 1e6:.1f}" if value >= 5e4 else "<0.1"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

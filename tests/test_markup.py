@@ -158,3 +158,10 @@ def test_frames_stand_in_turn_where_the_picture_stood():
 def test_a_cell_as_data(cell, data):
     found = markup.as_data(cell)
     assert found == data and type(found) is type(data)
+
+
+@pytest.mark.parametrize(("ends", "shown"), [
+    ((97.5, 93.2, 101.8), "97.5 [93.2, 100.0]"), ((4.7, -0.4, 9.8), "4.7 [0.0, 9.8]"),
+    ((50, 0, 100), "50.0 [0.0, 100.0]"), ((50, 0.1, 99.9), "50.0 [0.1, 99.9]")])
+def test_the_interval_of_a_score_ends_at_0_and_100(ends, shown):
+    assert markup.percentage(*ends) == shown

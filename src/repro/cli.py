@@ -144,8 +144,7 @@ def _judged(entry: dict[str, Any]) -> list[str]:
 def run(
     name: Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help=(
         "See `repro list`. Optional with --budget, which then covers every run of the scale."))] = None,
-    scale: Annotated[str | None, typer.Option(help="smoke (default; --dry-run shows every scale), small, "
-                                              "pretrained, medium or paper.")] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke (default), small, pretrained, medium or paper.")] = None,
     sets: Sets = None,
     seeds: Annotated[list[str] | None, typer.Option("--seed", metavar="N", help="0 (default), or 0,1,2.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run: data, parameters, "
@@ -173,8 +172,10 @@ def run(
         return _spend(budget, None, "smoke" if scale is None else scale, results, dry_run, as_json)
     chosen = experiment(name)
     runs: list[Any] = []
-    if scale is None and (budget or not dry_run):
-        scale = "smoke"
+    others = ""
+    if scale is None and not (dry_run and only):  # an id says its scale
+        scale = "smoke" if not dry_run or "smoke" in chosen.scales else next(iter(chosen.scales))
+        others = ", ".join(name for name in chosen.scales if name != scale)
     for one in (chosen.scales if scale is None else [scale]):
         runs += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
     if only:
@@ -186,7 +187,10 @@ def run(
     if budget is not None:
         return _spend(budget, runs, scale, results, dry_run, as_json)
     if dry_run:
-        return _dry_run(chosen, runs, results, as_json, force)
+        _dry_run(chosen, runs, results, as_json, force)
+        if others and not as_json:
+            typer.echo(f"{name} has other scales: {others}. To see the runs of one: --scale SCALE.")
+        return None
     records = []
     for number, config in enumerate(runs, 1):
         if not as_json and sys.stderr.isatty() and processes.is_first():

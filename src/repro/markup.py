@@ -162,6 +162,16 @@ def bounded(value: float, low: float, high: float, style: str) -> str:
     return "{} [{}, {}]".format(*(written(one, style) for one in (value, low, high)))
 
 
+def percentage(value: float, low: float, high: float) -> str:
+    """A score in % with its interval, which is cut off at 0 and 100, the bounds of a score. Verdicts use the whole
+    interval.
+
+    >>> percentage(97.5, 93.2, 101.8)
+    '97.5 [93.2, 100.0]'
+    """
+    return bounded(value, max(low, 0.0), min(high, 100.0), ".1f")
+
+
 def numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, with or without how unsure they are, and nothing else but signs that one is
     missing."""

@@ -14,9 +14,21 @@ INPUTS = {"cases": 7, "faults": 1, "written_elsewhere": [], "parts": {
 def test_a_report_is_shown_as_a_table(tmp_path):
     (tmp_path / "bad_inputs.json").write_text(json.dumps(INPUTS))
     lines = tested.filled("Before.\n\n<!-- campaign: bad_inputs -->\n\nAfter.", tmp_path).splitlines()
-    assert lines[4:7] == ["| records | 3 | 2 | 1 | 0.26 | 13 |", "| corpora | 4 | 4 | 0 | 1.50 | 1 |",
+    assert lines[4:7] == ["| records | 3 | 2 | 1 | 0.26 | 13 |", "| corpora | 4 | 4 | 0 | 1.50 | 1.0 |",
                           "| all | 7 | 6 | 1 | 1.50 | 13 |"]
     assert lines[0] == "Before." and lines[-1] == "After." and "elsewhere: 0." in lines[-3]
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.0, "<0.01"), (0.0049, "<0.01"), (0.005, "0.01"), (0.256, "0.26")])
+def test_a_time_is_never_shown_as_zero(value, shown):
+    assert tested.seconds(value) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (0, "<0.1"), (49_999, "<0.1"), (50_001, "0.1"), (131_072, "0.1"), (9_940_000, "9.9"), (9_960_000, "10"),
+    (1.5e9, "1,500")])
+def test_memory_is_never_shown_as_zero(value, shown):
+    assert tested.megabytes(value) == shown
 
 
 def test_a_campaign_without_a_report_names_its_command(tmp_path):

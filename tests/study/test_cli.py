@@ -154,10 +154,13 @@ def test_run_json_seeds_only_and_force(repro_, toy):
 
 
 def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
-    code, out, err = repro_("run toy-recurrence --dry-run")
-    assert (code, err, toy.executed) == (0, "", [])
-    for scale in ("smoke", "small"):
-        assert f"toy-recurrence at {scale}: 4 runs and 1 that they need; to do: " in out
+    shown = [repro_(f"run toy-recurrence --dry-run{given}") for given in ("", " --scale small")]
+    assert {(code, err) for code, _, err in shown} == {(0, "")} and toy.executed == []
+    for scale, (_, out, _) in zip(("smoke", "small"), shown, strict=True):
+        assert f"toy-recurrence at {scale}: 4 runs and 1 that they need; to do: " in out and out.count("; to do: ") == 1
+    named = "toy-recurrence has other scales: small. To see the runs of one: --scale SCALE.\n"
+    assert shown[0][1].endswith(named) and "other scales" not in shown[1][1]
+    out = "".join(out for _, out, _ in shown)
     # at each scale: the base model (1.5 s, 6e2 * width FLOPs) and four runs of 2.5 s and 4.8e3 FLOPs
     assert "2.40e+04 FLOPs, 12 s of computing on one CPU core" in out
     assert "2.88e+04 FLOPs, 12 s of computing on one CPU core" in out
@@ -180,7 +183,16 @@ def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
     assert rows[1]["estimate"] == {"parameters": 8, "training_tokens": 100, "flops": 4800.0, "memory_bytes": 32,
                                    "seconds": 2.5, "note": ""}
     assert {row["config"]["scale"] for row in json.loads(repro_("run toy-recurrence --dry-run --json")[1])} == {
-        "smoke", "small"}
+        "smoke"}
+    (only,) = json.loads(repro_(f"run toy-recurrence --dry-run --json --only {done.id}")[1])
+    assert only["config"]["scale"] == "small"
+
+
+def test_dry_run_shows_the_first_scale_of_an_experiment_without_smoke(repro_, toy):
+    scales = {name: one for name, one in toy.base.scales.items() if name != "smoke"}
+    registry.declared(Experiment)["toy-base"] = replace(toy.base, scales=scales)
+    out = repro_("run toy-base --dry-run")[1]
+    assert "toy-base at small: " in out and "other scales" not in out
 
 
 def test_dry_run_counts_a_base_model_whose_weights_are_gone(repro_, toy):

@@ -28,8 +28,8 @@ ROWS = 20  # per block; a browser lays out a block only when it is in view, so f
 LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
           "the right. The filled mark is our effect with its interval (95%, wider if several claims share one error "
           "rate); the hollow diamond is the paper's effect; the dashed line is the control, the same without the "
-          "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero. "
-          "Late: the criterion changed after the runs; open the row to see the earlier one.")
+          "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero.")
+LATE_LEGEND = "Late: the criterion changed after the runs; the row on the scoreboard opens to show the earlier one."
 NO_MORE = "no more than its control"  # a reason that the rule gives
 # Above the strips of a paper.
 SIDES = '<p class="sides"><span>← against the claim</span> | <span>as claimed →</span></p>'
@@ -60,7 +60,7 @@ class Scoreboard:
                    "verdict": {name: name for name in LOOKS if any(verdict.verdict == name for *_, verdict in found)},
                    "scale": {scale: scale for scale in SCALES if any(
                        where == scale and verdict.verdict != NOT_RUN for _, where, verdict in found)}}
-        shown = f'<p class="legend">{LEGEND}</p>{"".join(parts)}{gallery}'
+        shown = f'<p class="legend">{LEGEND} {LATE_LEGEND}</p>{"".join(parts)}{gallery}'
         return (f'<section class="board" aria-label="Scoreboard">{_filters(choices)}{shown}'
                 f"<script>{SCRIPT.read_text()}</script></section>")
 

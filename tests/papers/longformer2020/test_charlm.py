@@ -345,6 +345,15 @@ def test_the_table_tells_a_difference_as_verdicts_do():
     assert alone.startswith("+0.100 [") and alone.endswith("] over text only")
 
 
+def test_a_difference_of_the_table_has_the_text_of_its_claim():
+    """The committed records: one number in the table, the verdict and what is written about them."""
+    table = artifact("longformer2020-table4").render("small", also=()).table
+    ours = table[table["source"] != "the paper"].set_index("configuration")["difference"]
+    for name, row in (("dilation", "Dilation on 2 heads"), ("order", "Decreasing w"), ("increasing", "Fixed w")):
+        effect = claim(f"longformer2020-table4-{name}").verdict("small").effect
+        assert float(ours[row].partition(" ")[0]) == pytest.approx(effect if name == "dilation" else -effect, abs=6e-4)
+
+
 @pytest.mark.parametrize(("n", "sums"), [
     (50, [5] * 10), (27, [5] * 5 + [2]), (25, [5] * 5), (24, [4] * 6), (10, [2] * 5), (9, [1] * 9), (4, [1] * 4)])
 def test_a_short_text_is_drawn_in_shorter_stretches(n, sums):

@@ -4,7 +4,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.data.extraction import METHODS
-from repro.markup import bounded
+from repro.markup import percentage
 from repro.papers.base.gpt2_mini import PROCESS
 from repro.papers.liu2018.summarise import CHAPTER, PAPER
 from repro.papers.liu2018.task import extracted
@@ -92,7 +92,7 @@ def _interval(values: list[float]) -> str:
     import numpy as np
 
     found = judge(100 * np.array(values), "higher", seeds=1)
-    return bounded(found.effect, found.low, found.high, ".1f")
+    return percentage(found.effect, found.low, found.high)
 
 
 EXPERIMENT = Experiment(

@@ -20,7 +20,8 @@ register(Paper(
     idea="attend within a sliding window, and let a few tokens attend everywhere",
     part="Longformer", chapters=(16, 21),
     weights=lambda: max(float(row["parameters_millions"])
-                        for row in printed_rows("longformer2020_table2_small_char_lm") if "ours" in row["model"]),
+                        for table in ("longformer2020_table2_small_char_lm", "longformer2020_table3_large_enwik8")
+                        for row in printed_rows(table) if "ours" in row["model"]),
     says="Windows of attention that grow with depth suit long documents, and a pretrained RoBERTa can be converted to "
          "them.",
     finding=Finding(

@@ -240,6 +240,7 @@ def compared(records: list[Record], against: list[Record]) -> str:
 
 
 def _difference(records: list[Record], against: list[Record]) -> str:
-    """The difference with its interval over seeds and text, as in verdicts; with one seed, over text only."""
-    found = judge(difference(records, against), "lower", seeds=1, stretches=True)
+    """The difference on validation and test text together, with its interval over seeds and text, as in verdicts; with
+    one seed, over text only."""
+    found = judge(difference(records, against, ("validation", "test")), "lower", seeds=1, stretches=True)
     return bounded(found.effect, found.low, found.high, "+.3f") + " over text only" * (len(records) == 1)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from repro.markup import bounded
+from repro.markup import percentage
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows
@@ -90,7 +90,7 @@ def _percent(records: list[Record], metric: str) -> str:
         return NOT_RUN
     found = interval(records[0].documents["test"]["label"],
                      [record.documents["test"]["prediction"] for record in records], metric)
-    return bounded(*(100 * min(max(number, 0), 1) for number in found), ".1f")
+    return percentage(*(100 * number for number in found))
 
 
 def _best(records: list[Record]) -> str:

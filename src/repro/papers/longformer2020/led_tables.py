@@ -3,7 +3,7 @@
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.markup import bounded
+from repro.markup import percentage
 from repro.papers.longformer2020.led import CHAPTER, EXPERIMENT, PAPER
 from repro.study import Artifact, ArtifactContext, Measured, Record, judge, register
 from repro.study.artifacts import NOT_RUN
@@ -148,7 +148,7 @@ def _cells(records: list[Record], first: str = "") -> list[str]:
         return [NOT_RUN] * len(SHOWN)
     found = [judge(100 * np.array([record.documents["test"][first + key] for record in records]), "higher", seeds=1)
              for key in SHOWN]
-    return [bounded(one.effect, one.low, one.high, ".1f") for one in found]
+    return [percentage(one.effect, one.low, one.high) for one in found]
 
 
 def _possible(records: list[Record]) -> str:

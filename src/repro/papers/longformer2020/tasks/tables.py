@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from repro.markup import bounded
+from repro.markup import bounded, percentage
 from repro.papers.longformer2020.tasks.classification import FOLDS
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
 from repro.papers.longformer2020.tasks.reader import MODELS
@@ -51,11 +51,13 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
 
 
 def cell(values: "np.ndarray | None", style: str = ".1f") -> str:
-    """The mean of (seeds, units) with its 95% interval; None: not run."""
+    """The mean of (seeds, units) with its 95% interval, cut off at 0 and 100 unless the style is that of a difference,
+    with a sign; None: not run."""
     if values is None:
         return NOT_RUN
     found = judge(values, "higher", seeds=1)
-    return bounded(found.effect, found.low, found.high, style)
+    ends = found.effect, found.low, found.high
+    return bounded(*ends, style) if style.startswith("+") else percentage(*ends)
 
 
 def of(records: Sequence[Record], **settings: Any) -> list[Record]:

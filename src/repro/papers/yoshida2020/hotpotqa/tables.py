@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.markup import bounded, written
+from repro.markup import bounded, percentage, written
 from repro.papers.yoshida2020.hotpotqa.experiment import BASELINE, CHAPTER, EXPERIMENT, PAPER, RECURRENT, SCALES
 from repro.study import ADDED, Artifact, ArtifactContext, Record, judge, register
 from repro.study.artifacts import NOT_RUN
@@ -153,7 +153,7 @@ def _module(config: Any) -> str:
 
 def _interval(records: Sequence[Record], score: str) -> str:
     verdict = judge([record.documents[SPLIT][score] for record in records], "higher", seeds=1)
-    return bounded(verdict.effect, verdict.low, verdict.high, ".1f")
+    return percentage(verdict.effect, verdict.low, verdict.high)
 
 
 def _mean(records: Sequence[Record], metric: str, digits: int = 1) -> str:
