@@ -15,6 +15,7 @@ NOTEBOOKS = expand("build/chapters/{scale}/{name}.ipynb", scale=SCALE, name=CHAP
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.update(MALLOC_TRIM_THRESHOLD_="-1", MALLOC_MMAP_MAX_="0")  # freed memory is kept: faster training on a CPU
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait sleep: spinning ones take others' cores
 
 
 def digest(*names):

@@ -18,6 +18,7 @@ except ModuleNotFoundError:  # `pip install repro` only installs what repro.atte
     sys.exit("repro: error: the commands need the study's packages. Run: pip install 'repro[study]'.")
 
 from repro.errors import ReproError, readable, unknown
+from repro.openmp import sleep_while_waiting
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,7 @@ class OneLine(TyperGroup):
     """Prints every usage error and every ReproError as one line on stderr, and exits with code 2."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        sleep_while_waiting()  # before a command loads torch
         try:
             sys.exit(super().main(*args, standalone_mode=False, **extra))
         except ReproError as error:
@@ -532,7 +534,8 @@ def bench(
 ) -> None:
     """Compare speed with peers in one process, and print ratios.
 
-    On two CPU cores, attention takes about a quarter of an hour and the others a few minutes.
+    On two CPU cores, attention takes about a quarter of an hour and the others a few minutes. Contention needs a quiet
+    machine.
     """
     import importlib
     import time

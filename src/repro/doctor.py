@@ -6,12 +6,12 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from repro import paths
+from repro import openmp, paths
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ def _device() -> Iterator[Finding]:
         yield Finding("device", "cpu", "scales medium and paper need a GPU")
         yield Finding("FlexAttention", "forward only on a CPU", "training uses implementation='blocked'")
     yield Finding("cores", f"{_cores()}, torch uses {torch.get_num_threads()} threads")
+    yield _waiting(openmp.GIVEN)
+
+
+def _waiting(given: Mapping[str, str]) -> Finding:
+    """How threads wait for work; `given` are the settings that this process was started with."""
+    found = openmp.waiting()
+    if found.startswith("spinning"):
+        return Finding("waiting threads", found, f"beside other processes: export {openmp.POLICY}=PASSIVE")
+    return Finding("waiting threads", found + (", set by repro" if not given else ""),
+                   "" if given else f"before your own Python starts: export {openmp.POLICY}=PASSIVE")
 
 
 def _attention() -> Iterator[Finding]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from repro.openmp import waiting
 from repro.recompute import peak_memory
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
     window = window or (512 if device == "cuda" else 256)
     settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device,
                 "allocator": {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")},
-                "passes": passes, "threads": torch.get_num_threads(), "places": places}
+                "passes": passes, "threads": torch.get_num_threads(), "places": places, "waiting": waiting()}
     if budget is None:
         measured = measure(lengths, rounds, window, device, passes)
         if device == "cpu" and torch.get_num_threads() > 1 and AT in lengths and PASSES[1] in passes:
