@@ -296,9 +296,9 @@ def _list_judgeable(wanted: bool) -> None:
 
     here, learning = judgeable("small")
     _print_table("Claims that get a verdict on your text: repro replicate CLAIM --data FOLDER --scale small",
-                 ["claim", "needs", "sentence"],
-                 [[one.id, "the models here, no training", one.brief] for one in here]
-                 + [[one.id, training(one, "small"), one.brief] for one in learning])
+                 ["claim", "scale", "needs", "sentence"],
+                 [[one.id, "small", "the models here, no training", one.brief] for one in here]
+                 + [[one.id, "small", training(one, "small"), one.brief] for one in learning])
     raise typer.Exit
 
 

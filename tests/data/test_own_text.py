@@ -3,6 +3,7 @@
 import pytest
 
 from repro.data import corpus, registry, tokeniser, tokens
+from repro.data.apart import near_copies
 from repro.data.own_text import own_text
 from repro.errors import ReproError
 
@@ -83,6 +84,45 @@ def test_a_copy_is_refused_and_both_files_are_named(tmp_path):
     with pytest.raises(ReproError, match=r"one\.txt has the same text as copy\.txt") as error:
         own_text(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def put(folder, **texts):
+    for name, numbers in texts.items():
+        (folder / f"{name}.txt").write_text(" ".join(f"w{k}" for k in numbers))
+
+
+@pytest.mark.parametrize(("shared", "refused"), [(14, False), (15, True), (16, True)])
+def test_documents_that_share_more_than_half_of_their_runs_are_refused(tmp_path, shared, refused):
+    """Of 16 words, 14 or 15 in the same place: 2 or 3 of the 4 runs of 13 words. The longer text does not count."""
+    put(tmp_path, page=range(16), book=[*range(100, 140), *range(shared), *range(200, 240)])
+    if not refused:
+        assert len(own_text(tmp_path).files) == 2
+        return
+    with pytest.raises(ReproError) as error:
+        own_text(tmp_path)
+    line = str(error.value)
+    assert f"page.txt shares {25 * (shared - 12)}% of its runs of 13 words with book.txt; more than 50%" in line
+    assert "\n" not in line and "more pair" not in line
+
+
+def test_near_copies_are_found_among_texts_that_all_share_a_license(tmp_path):
+    license, first, second = range(500, 530), range(30), range(100, 130)
+    put(tmp_path, a=[*license, *first, *range(200, 230)], b=[*license, *second, *range(300, 330)],
+        c=[*license, *range(400, 490)])
+    assert len(own_text(tmp_path).files) == 3  # 18 of 78 runs
+    put(tmp_path, d=[*license, *second, *range(300, 331)], e=[*first, *range(200, 231)])
+    with pytest.raises(ReproError, match=r"b\.txt shares 100% of its runs of 13 words with d\.txt \(1 more pair like"):
+        own_text(tmp_path)
+
+
+def test_near_copies_ignore_case_marks_and_repetition():
+    words = [f"w{k}" for k in range(20)]
+    line, other = " ".join(words), "; ".join(words).upper()
+    assert near_copies([("a", line), ("b", f"{other}! "), ("c", "too short")]) == [("a", "b", 1.0)]
+    assert near_copies([("a", f"{line} {line}"), ("b", line)]) == [("b", "a", 1.0)]
+    assert near_copies([("a", line), ("b", " ".join(words[::-1]))]) == near_copies([]) == []
+    assert near_copies([("a", line), ("b", " ".join([*words[:16], *"xyz"]))], 0.6) == []  # 4 of 7 runs: 0.57
+    assert near_copies([("a", line), ("b", " ".join([*words[:16], *"xyz"]))], 0.57) == [("b", "a", 4 / 7)]
 
 
 def test_names_that_differ_only_in_case_stay_two_documents(tmp_path):

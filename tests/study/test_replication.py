@@ -135,6 +135,8 @@ def test_the_claims_that_get_a_verdict_are_those_without_training_and_those_that
     assert judgeable("smoke") == ([], [])
     lines = CliRunner().invoke(cli.main, ["replicate", "--list"]).stdout.splitlines()
     assert {line.split()[0] for line in lines[2:]} == {one.id for one in (*here, *learning)}
+    assert lines[1].split() == ["claim", "scale", "needs", "sentence"]
+    assert {line.split()[1] for line in lines[2:]} == {"small"}
     assert all(("no training" in line) == (line.split()[0] in {one.id for one in here}) for line in lines[2:])
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "nothing"))
     assert {one.id for one in judgeable("small")[0]} == overlaps  # the other one's run reads the study's corpora
@@ -195,8 +197,14 @@ def test_every_other_claim_reads_text():
 
 
 def put_german(folder):
-    for file in folder.iterdir():
-        file.write_text("Der alte Bauer verließ sein Haus und ging über die kalten Felder. " * 40 + file.stem)
+    line = "Der alte Bauer verließ sein Haus und ging über die kalten Felder.".split()
+    for k, file in enumerate(sorted(folder.iterdir())):
+        draw = random.Random(k)
+        file.write_text(" ".join(word for _ in range(40) for word in draw.sample(line, len(line))))
+
+
+def put_near_copy(folder):
+    (folder / "text-9.txt").write_text((folder / "text-2.txt").read_text() + " And more.")
 
 
 def put_one_short(folder):
@@ -219,6 +227,7 @@ def put_folder(folder):
 @pytest.mark.parametrize(("change", "line"), [
     (put_german, "knows 17% of the words in"), (put_one_short, "1 of 5 documents in"),
     (put_one_short, "than the 1,200 that"),
+    (put_near_copy, "text-2.txt shares 100% of its runs of 13 words with text-9.txt"),
     (leave_four, "has 4 documents; a replication needs at least 5"), (put_latin1, "text-2.txt is not UTF-8: byte 2 is"),
     (put_folder, "has no .txt file among its 0 entries")])
 def test_bad_text_is_refused_in_one_line(folder, tmp_path, change, line):

@@ -10,9 +10,10 @@ Gutenberg, shares just that run with another book.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import pairwise
+from itertools import combinations, count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,40 @@ class Runs:
         at[at == len(self.hashes)] = 0
         starts = np.flatnonzero(self.hashes[at] == hashes) if len(self.hashes) else np.zeros(0, int)
         return starts, self.owners[at[starts]]
+
+
+def near_copies(texts: Sequence[tuple[str, str]], more_than: float = 0.5) -> list[tuple[str, str, float]]:
+    """The pairs of texts that share more than this part of their runs of 13 words, the largest part first.
+
+    texts: (name, text) pairs. A pair is given as the name of the text with fewer different runs, that of the other, and
+    the part of the first one's runs that the other has, from 0 to 1. So a chapter is a near copy of its book. Texts of
+    fewer than 13 words have no run, so they never are.
+
+    >>> verse = " ".join(map(str, range(20)))
+    >>> near_copies([("book", f"{verse} and much more of it"), ("page", verse), ("other", "No word of it.")])
+    [('page', 'book', 1.0)]
+    """
+    numbers: dict[str, int] = defaultdict(count().__next__)
+    runs = [np.unique(_hashes([numbers[word] for word in words(text)])) for _, text in texts]
+    sizes = list(map(len, runs))
+    hashes, owners = np.concatenate([*runs, np.zeros(0, np.uint64)]), np.repeat(np.arange(len(runs)), sizes)
+    order = np.argsort(hashes, kind="stable")  # the texts that have a run stay in order
+    hashes, owners = hashes[order], owners[order]
+    starts = np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))
+    stops = np.append(starts[1:], len(hashes))
+    several = stops - starts > 1
+    groups = Counter(tuple(owners[start:stop].tolist())
+                     for start, stop in zip(starts[several], stops[several], strict=True))
+    shared: Counter[tuple[int, int]] = Counter()
+    for group, n in groups.items():  # what many texts share, such as a license, is one group
+        for pair in combinations(group, 2):
+            shared[pair] += n
+    found = []
+    for pair, n in shared.items():
+        less, more = sorted(pair, key=sizes.__getitem__)
+        if n > more_than * sizes[less]:
+            found.append((texts[less][0], texts[more][0], n / sizes[less]))
+    return sorted(found, key=lambda one: -one[2])
 
 
 def dropped(documents: Iterable[tuple[str, str]], runs: Runs) -> Iterator[Dropped]:

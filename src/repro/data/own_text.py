@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro.data.apart import RUN, near_copies
 from repro.data.base import Corpus, Document, Reader, Split
 from repro.data.normalisation import PLAIN
 from repro.data.registry import corpora
@@ -45,7 +46,8 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     learns from it.
 
     Raises ReproError for a folder that is missing, has no .txt file or too much text, and for a file that cannot be
-    read, is not UTF-8 or has no word. The same for two files with one text: copies are not independent documents.
+    read, is not UTF-8 or has no word. The same for two files with one text, or with more than half of their runs of 13
+    words in common (`near_copies`): copies are not independent documents.
 
     >>> (folder / "letters").mkdir()
     >>> (folder / "letters" / "one.txt").write_text("Dear Ada, all is well.")
@@ -70,6 +72,7 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
         raise ReproError(f"{folder} has {n_bytes:,} bytes of text; at most {MOST_BYTES:,} are read. Take some files "
                          "out.")
     first: dict[bytes, Path] = {}
+    texts = []
     for path in files:
         text = read(path)
         if not re.search(r"\w", text):
@@ -78,6 +81,14 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
         if same != path:
             raise ReproError(f"{path} has the same text as {same.name}; copies are not independent documents. Take one "
                              "of the two out of the folder.")
+        texts.append((path.name, text))
+    if near := near_copies(texts):
+        name, other, share = near[0]
+        pairs = len(near) - 1
+        more = f" ({pairs} more pair{'s' * (pairs > 1)} like this)" if pairs else ""
+        raise ReproError(f"{folder / name} shares {share:.0%} of its runs of {RUN} words with {other}{more}; more than "
+                         "50% makes them near copies, which are not independent documents. Take one of the two out of "
+                         "the folder.")
     whole = "the whole text of the folder"
     splits = {name: Split(f"{100 * start:.0f} to {100 * stop:.0f}% of each document" if trains else whole)
               for name, (start, stop) in SHARES.items() if trains or name != "train"}
