@@ -18,7 +18,7 @@ def shown(name: str, path: Path) -> str:
     if not path.exists():
         return f"Not run. To run it: `python tests/campaigns/{name}.py`."
     report = json.loads(path.read_text())
-    return {"bad_inputs": inputs}[name](report)
+    return {"bad_inputs": inputs, "kills": kills}[name](report)
 
 
 def inputs(report: dict) -> str:
@@ -45,6 +45,22 @@ def seconds(value: float) -> str:
 def megabytes(value: int) -> str:
     """Bytes as megabytes, with one decimal below 10; "<0.1" for less."""
     return f"{value / 1e6:,.0f}" if value >= 9.95e6 else f"{value / 1e6:.1f}" if value >= 5e4 else "<0.1"
+
+
+MOMENTS = "before a checkpoint", "after a checkpoint", "while writing", "after the record"
+
+
+def kills(report: dict) -> str:
+    """A row for each kind of run in the campaign of kills, with the moments at which it was killed, and their sum."""
+    disks = {way: one for way, one in report["ways"].items() if "disk" in way}
+    ways = {way: one for way, one in report["ways"].items() if way not in disks}
+    names = "runs", "kills", *MOMENTS, "values"
+    rows = [[way, *(f"{one.get(name, 0):,}" for name in names)] for way, one in ways.items()]
+    rows.append(["all", *(f"{sum(one.get(name, 0) for one in ways.values()):,}" for name in names)])
+    refused = "; ".join(f"{way}: {one.get('refused', 0)} of {one['runs']}" for way, one in disks.items())
+    return table(["run", *names[:-1], "values compared"], rows) + (
+        f"\n\nRuns that ended otherwise than undisturbed: {report['faults']}. Runs that a disk stopped in one line and "
+        f"that ended with the same values once it had room: {refused}.")
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

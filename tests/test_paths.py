@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from killed import left_by_a_kill
 
 from repro import paths
 from repro.errors import ReproError
@@ -133,3 +134,35 @@ def test_a_folder_where_a_file_should_be_is_told(tmp_path):
     with pytest.raises(ReproError, match="cannot write .*folder"):
         paths.write_atomic(tmp_path / "folder", "new")
     assert os.listdir(tmp_path) == ["folder"]
+
+
+WRITE = "from repro.paths import write_atomic\nwatch()\nwrite_atomic('file', 'new')"
+
+
+def test_what_a_killed_write_leaves_is_deleted_by_the_next_one(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / ".file.original").write_text("not ours")
+    (tmp_path / ".other.abcdefgh.unfinished").write_text("of another file, which may be being written")
+    kept = {"file", ".file.original", ".other.abcdefgh.unfinished"}
+    left = left_by_a_kill(tmp_path, WRITE, "os.rename")
+    assert len(left - kept) == 1 and (tmp_path / "file").read_text() == "old"
+    paths.write_atomic(tmp_path / "file", "new")
+    assert set(os.listdir(tmp_path)) == kept and (tmp_path / "file").read_text() == "new"
+
+
+def test_a_file_that_another_process_writes_is_not_deleted(tmp_path, monkeypatch):
+    """A second writer waits until the first has put its file into place."""
+    code = "from repro.paths import write_atomic; print(flush=True); write_atomic('file', 'theirs')"
+    replace, other = os.replace, []
+
+    def meanwhile(*names):
+        other.append(subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE))
+        other[0].stdout.readline()  # it has begun
+        with pytest.raises(subprocess.TimeoutExpired):
+            other[0].wait(timeout=0.3)
+        replace(*names)
+
+    monkeypatch.setattr(paths.os, "replace", meanwhile)
+    paths.write_atomic(tmp_path / "file", "ours")
+    assert not other[0].wait(timeout=60)
+    assert os.listdir(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "theirs"

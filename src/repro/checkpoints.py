@@ -162,20 +162,26 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
     from safetensors import SafetensorError
 
     folder = Path(folder)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    unfinished, before = (folder.with_name(f".{folder.name}.{end}") for end in ("unfinished", "before"))
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
         yield unfinished
         for path in unfinished.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)
+        if folder.exists():
+            folder.rename(before)  # a kill must not leave a part of it under its name
         unfinished.rename(folder)
     except (OSError, SafetensorError) as error:
         raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
                          "was.") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(before, ignore_errors=True)
+        elif before.exists():
+            before.rename(folder)
 
 
 @contextmanager

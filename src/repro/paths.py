@@ -1,7 +1,11 @@
 """Where things lie on disk, and the only way files are written: whole or not at all."""
 
+import fcntl
 import os
+import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -41,22 +45,41 @@ def data() -> Path | None:
 def write_atomic(path: Path | str, content: bytes | str) -> None:
     """Write `content` to `path` so that a reader sees the old file or the new one, never a part.
 
-    Raises ReproError when the disk refuses (full, read-only); the old file is then untouched.
+    Also deletes what a killed process left of the same file. Raises ReproError when the disk refuses (full, read-only);
+    the old file is then untouched.
     """
     path = Path(path)
     content = content.encode() if isinstance(content, str) else content
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        with locked(path.parent) as alone:
+            if alone:  # so nobody is writing these
+                for left in os.listdir(path.parent):
+                    if re.fullmatch(rf"\.{re.escape(path.name)}\.\w+\.unfinished", left):
+                        (path.parent / left).unlink(missing_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".unfinished")
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         raise ReproError(f"cannot write {path}: {error.strerror}. Free some space or choose another folder; "
                          "what was there before is untouched.") from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Within it no other process is within it for the same folder. False where the disk has no such locks."""
+    handle, alone = os.open(folder, os.O_RDONLY), False
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)  # ends with its process
+            alone = True
+        yield alone
+    finally:
+        os.close(handle)

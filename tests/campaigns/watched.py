@@ -1,6 +1,5 @@
 """One bad input at a time, watched: what it prints, how long it computes, how much memory it takes, where it writes."""
 
-import os
 import resource
 import signal
 import sys
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from typer.testing import CliRunner
+from writes import written
 
 from repro import cli
 from repro.errors import ReproError
@@ -19,8 +19,6 @@ from repro.errors import ReproError
 SECONDS, BYTES = 2.0, 1_000_000_000  # CPU time and memory that one bad input may take
 LONGEST = 1_200  # characters of a line that still counts as clear
 PATIENCE = 20.0  # seconds of CPU time after which a case is stopped
-WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0,
-          "tempfile.mkstemp": 0, "tempfile.mkdtemp": 0, "shutil.rmtree": 0}  # event -> its argument that is written
 _written: list[str] = []
 
 
@@ -29,14 +27,8 @@ class TooSlow(BaseException):
 
 
 def _hook(event: str, values: tuple) -> None:
-    if event == "open":
-        path, mode, flags = values
-        writes = set(mode or "") & set("wax+") if isinstance(mode, str) else flags & (
-            os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        if writes and isinstance(path, (str, bytes, os.PathLike)):
-            _written.append(os.path.abspath(os.fsdecode(path)))
-    elif event in WRITES and isinstance(path := values[WRITES[event]], (str, bytes, os.PathLike)):
-        _written.append(os.path.abspath(os.fsdecode(path)))
+    if path := written(event, values):
+        _written.append(path)
 
 
 @dataclass(frozen=True)

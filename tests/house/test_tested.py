@@ -10,6 +10,11 @@ INPUTS = {"cases": 7, "faults": 1, "written_elsewhere": [], "parts": {
     "records": {"cases": 3, "refused": 2, "faults": 1, "longest_cpu_seconds": 0.256, "most_bytes": 12_600_000},
     "corpora": {"cases": 4, "refused": 4, "faults": 0, "longest_cpu_seconds": 1.5, "most_bytes": 1_000_000}}}
 
+KILLS = {"kills": 5, "faults": 0, "ways": {
+    "counting": {"kills": 3, "while writing": 1, "after a checkpoint": 2, "runs": 2, "values": 1_200},
+    "two processes": {"kills": 2, "before a checkpoint": 2, "runs": 2, "values": 34},
+    "a full disk": {"refused": 4, "runs": 5, "values": 9}, "a read-only disk": {"runs": 1, "values": 9}}}
+
 
 def test_a_report_is_shown_as_a_table(tmp_path):
     (tmp_path / "bad_inputs.json").write_text(json.dumps(INPUTS))
@@ -29,6 +34,24 @@ def test_a_time_is_never_shown_as_zero(value, shown):
     (1.5e9, "1,500")])
 def test_memory_is_never_shown_as_zero(value, shown):
     assert tested.megabytes(value) == shown
+
+
+def test_the_kills_are_shown_by_moment(tmp_path):
+    (tmp_path / "kills.json").write_text(json.dumps(KILLS))
+    lines = tested.filled("<!-- campaign: kills -->", tmp_path).splitlines()
+    assert lines[0] == ("| run | runs | kills | before a checkpoint | after a checkpoint | while writing | "
+                        "after the record | values compared |")
+    assert lines[2:5] == ["| counting | 2 | 3 | 0 | 2 | 1 | 0 | 1,200 |",
+                          "| two processes | 2 | 2 | 2 | 0 | 0 | 0 | 34 |", "| all | 4 | 5 | 2 | 2 | 1 | 0 | 1,234 |"]
+    assert lines[-1].endswith("a full disk: 4 of 5; a read-only disk: 0 of 1.") and "undisturbed: 0." in lines[-1]
+
+
+def test_the_kills_are_as_many_as_were_asked_for():
+    if (path := tested.FOLDER / "kills.json").exists():
+        report = json.loads(path.read_text())
+        assert report["asked"] == 200 <= report["kills"] == sum(
+            one.get(name, 0) for one in report["ways"].values() for name in tested.MOMENTS)
+        assert all(one["runs"] and one["values"] for one in report["ways"].values())
 
 
 def test_a_campaign_without_a_report_names_its_command(tmp_path):

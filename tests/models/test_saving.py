@@ -3,9 +3,11 @@
 import inspect
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
+from killed import left_by_a_kill
 from torch import nn
 from transformers import BertConfig, BertModel, GPT2Config, LEDConfig, LongformerConfig, RobertaConfig
 
@@ -23,6 +25,7 @@ from repro.attention import (
     SlidingWindow,
     Strided,
 )
+from repro.checkpoints import whole_folder
 from repro.errors import ReproError
 from repro.models import (
     GPT,
@@ -184,3 +187,43 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
     for bad in (tmp_path / "nowhere", None, 3):
         with pytest.raises(ReproError):
             load_model(bad)
+
+
+SAVE_TWICE = """
+from pathlib import Path
+from repro.checkpoints import whole_folder
+for content in ("old", "new"):
+    with whole_folder("model") as unfinished:
+        unfinished.mkdir()
+        for name in ("a", "b"):
+            (unfinished / name).write_text(content)
+    watch()
+"""
+
+
+@pytest.mark.parametrize("event,number", [("os.rename", 1), ("os.rename", 2), ("os.remove", 1), ("os.remove", 2)])
+def test_a_kill_while_a_model_is_replaced_never_leaves_a_part_of_it(tmp_path, event, number):
+    left_by_a_kill(tmp_path, SAVE_TWICE, event, number)
+    found = {path.name: path.read_text() for path in (tmp_path / "model").glob("*")}
+    assert found in ({}, {"a": "old", "b": "old"}, {"a": "new", "b": "new"})
+    with whole_folder(tmp_path / "model") as unfinished:
+        unfinished.mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]  # and what was left is gone
+
+
+def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/a").write_text("old")
+    rename = Path.rename
+
+    def refuse(path, target):
+        if path.name == ".model.unfinished":
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(ReproError, match="cannot write .*Input/output error"):
+        with whole_folder(tmp_path / "model") as unfinished:
+            unfinished.mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model/a").read_text() == "old"

@@ -257,3 +257,28 @@ print(before, freed, held())
     told = subprocess.run([sys.executable, "-c", tried], env=settings, capture_output=True, text=True, check=True)
     before, freed, after = map(float, told.stdout.split())
     assert freed - before > 100 and after - before < 30
+
+
+@pytest.mark.parametrize("moment", ["record.json", "its record in the store"])
+def test_a_kill_while_a_record_is_written_leaves_nothing_half_written(toy, monkeypatch, moment):
+    class Killed(BaseException):
+        pass
+
+    config = toy.base.plan("small")[0]
+    killed_at = "record.json" if moment == "record.json" else f"{run_id(config)}.json"
+    put = os.replace
+
+    def kill(temporary, path):
+        if path.name == killed_at:
+            raise Killed
+        put(temporary, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(paths.os, "replace", kill)
+        with pytest.raises(Killed):
+            run(config, progress=False)
+    places = paths.results("small"), paths.work()
+    assert [path for place in places for path in place.rglob(".*")]
+    record = run(config, progress=False)
+    assert not [path for place in places for path in place.rglob(".*")]
+    assert Store(paths.results("small")).get(config) == record and record.cost["resumed"]

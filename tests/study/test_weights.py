@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -199,3 +200,36 @@ def test_weights_that_are_not_the_records_are_not_laid_beside_it(clone, tmp_path
         keep(record, Store(paths.results("small")).path(record), tmp_path / "other")
     assert (folder / "model.safetensors").read_bytes() == before
     assert len(list(folder.parents[1].iterdir())) == 2
+
+
+class Killed(BaseException):
+    """A kill: nothing of ours handles it."""
+
+
+@pytest.mark.parametrize("moment", ["before the old ones are moved", "between them", "before the old ones are deleted"])
+def test_a_kill_while_weights_are_replaced_loses_none(clone, tmp_path, monkeypatch, moment):
+    config, record, folder = clone
+    path = Store(paths.results("small")).path(record)
+    shutil.copytree(folder, tmp_path / "again")
+    rename, rmtree = Path.rename, shutil.rmtree
+    names = {"before the old ones are moved": record.id, "between them": f".{record.id}.unfinished"}
+
+    def moved(self, target):
+        if self.name == names.get(moment):
+            raise Killed
+        return rename(self, target)
+
+    def deleted(which, **options):
+        if moment == "before the old ones are deleted" and which.name == f".{record.id}.before" and which.exists():
+            raise Killed
+        rmtree(which, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", moved)
+        patched.setattr(shutil, "rmtree", deleted)
+        with pytest.raises(Killed):
+            keep(record, path, tmp_path / "again")
+    assert kept_model(config) == folder and (folder / "model.safetensors").exists()
+    keep(record, path, tmp_path / "again")
+    assert kept_model(config) == folder
+    assert {path.name for path in folder.parents[1].iterdir()} == {record.id, f"{record.id}.json"}

@@ -125,13 +125,14 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         def finish() -> Record:
             built_on = {need.id: need.digest for need, _ in needs.values()}
             record = _record(run, outcome, built_on, cost)
-            if stored and not force:
+            again = stored and not force
+            if again:
                 _same(stored, record, store.path(stored))
-                if stored.digest == record.digest:
-                    weights.keep(stored, store.path(stored), folder / "model")
-            else:
+            record.write(folder / "record.json")  # before the store: a run with a record there is not made again
+            if not again:
                 store.put(record, folder / "model")
-            record.write(folder / "record.json")
+            elif stored.digest == record.digest:
+                weights.keep(stored, store.path(stored), folder / "model")
             return record
         record = processes.first(finish)
     give_back()

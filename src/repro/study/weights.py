@@ -6,8 +6,10 @@ tokenizer.json. Runs that need them can load them from a fresh clone, without th
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from repro import paths
 from repro.data import files
 from repro.errors import ReproError
 from repro.study.record import Record
@@ -22,7 +24,12 @@ def kept(record: Record, path: Path) -> Path | None:
     Raises ReproError, before they are loaded, for weights that are not the record's.
     """
     folder = path.with_suffix("")
-    if "model" not in record.notes or not (folder / "model").is_dir():
+    if "model" not in record.notes:
+        return None
+    if not folder.exists() and _before(path).exists():
+        with suppress(OSError), paths.locked(folder.parent):
+            _mend(path)
+    if not (folder / "model").is_dir():
         return None
     check(record, folder / "model")
     return folder
@@ -38,21 +45,36 @@ def keep(record: Record, path: Path, model: Path) -> None:
     if "model" not in record.notes or model == folder / "model":
         return
     check(record, model)
-    unfinished, before = (folder.with_name(f".{folder.name}.{end}") for end in ("unfinished", "before"))
-    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
+    unfinished, before = folder.with_name(f".{folder.name}.unfinished"), _before(path)
     try:
-        shutil.copytree(model, unfinished / "model", copy_function=shutil.copyfile)
-        if folder.exists():
-            folder.rename(before)
-        unfinished.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with paths.locked(folder.parent):  # another process may store the same weights
+            _mend(path)
+            shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
+            shutil.copytree(model, unfinished / "model", copy_function=shutil.copyfile)
+            if folder.exists():
+                folder.rename(before)
+            unfinished.rename(folder)
+            shutil.rmtree(before, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        if before.exists() and not folder.exists():
-            before.rename(folder)
+        _mend(path)
         raise ReproError(f"cannot write {folder}: {error.strerror or error}. Free some space; the model is still in "
                          f"{model}.") from error
-    finally:
+
+
+def _before(path: Path) -> Path:
+    """Where `keep` puts the weights of the record in the file `path` while it replaces them."""
+    return path.with_name(f".{path.stem}.before")
+
+
+def _mend(path: Path) -> None:
+    """Put back the weights that `keep` was replacing when it was killed, or delete them if the new ones are there."""
+    folder, before = path.with_suffix(""), _before(path)
+    if folder.exists():
         shutil.rmtree(before, ignore_errors=True)
+    elif before.exists():
+        before.rename(folder)
 
 
 def check(record: Record, model: Path) -> None:
