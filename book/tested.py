@@ -18,7 +18,7 @@ def shown(name: str, path: Path) -> str:
     if not path.exists():
         return f"Not run. To run it: `python tests/campaigns/{name}.py`."
     report = json.loads(path.read_text())
-    return {"bad_inputs": inputs, "kills": kills}[name](report)
+    return {"bad_inputs": inputs, "kills": kills, "distribution": distribution}[name](report)
 
 
 def inputs(report: dict) -> str:
@@ -61,6 +61,12 @@ def kills(report: dict) -> str:
     return table(["run", *names[:-1], "values compared"], rows) + (
         f"\n\nRuns that ended otherwise than undisturbed: {report['faults']}. Runs that a disk stopped in one line and "
         f"that ended with the same values once it had room: {refused}.")
+
+
+def distribution(report: dict) -> str:
+    """A row for each check of the campaign on what is distributed."""
+    return "\n".join(["| check | result |", "| --- | --- |", *(
+        f"| {check} | {one['found']} |" for check, one in report["checks"].items())])
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

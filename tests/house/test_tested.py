@@ -54,6 +54,13 @@ def test_the_kills_are_as_many_as_were_asked_for():
         assert all(one["runs"] and one["values"] for one in report["ways"].values())
 
 
+def test_what_is_distributed_is_shown_check_by_check(tmp_path):
+    checks = {"a wheel": {"found": "3 files", "seconds": 2}, "CITATION.cff": {"found": "valid", "seconds": 0}}
+    (tmp_path / "distribution.json").write_text(json.dumps({"checks": checks, "found": []}))
+    assert tested.filled("<!-- campaign: distribution -->", tmp_path).splitlines() == [
+        "| check | result |", "| --- | --- |", "| a wheel | 3 files |", "| CITATION.cff | valid |"]
+
+
 def test_a_campaign_without_a_report_names_its_command(tmp_path):
     assert tested.filled("<!-- campaign: bad_inputs -->", tmp_path) == (
         "Not run. To run it: `python tests/campaigns/bad_inputs.py`.")
