@@ -76,8 +76,9 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
     rows = -(-len(panels) // columns)
     figure, axes = canvas(2.0 * rows, columns=columns, rows=rows, squeeze=False,
                           alt=f"Who attends to whom, and how much: {', '.join(panels)}.")
-    figure.values = [{"panel": name, "query": query} | {f"key {key}": round(one, 4) for key, one in enumerate(row)}
-                     for name, weights in panels.items() for query, row in enumerate(weights.tolist())]
+    figure.values = [
+        {"panel": name, "query": query} | {f"key {key}": round(one, 3) or None for key, one in enumerate(row)}
+        for name, weights in panels.items() for query, row in enumerate(weights.tolist())]
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     for axis, (name, weights) in zip(axes.flat, panels.items(), strict=False):

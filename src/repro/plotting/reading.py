@@ -33,7 +33,7 @@ def draw_reading(written: Sequence[str], read: Sequence[str], weights: "Tensor")
     most = ", ".join(f'{word} from "{read[k]}"' for word, k in zip(written, cells.argmax(1), strict=True))
     figure, axis = canvas(1.2 + 0.24 * len(written),
                           alt=f"How much each written word takes from each word of the text; most from: {most}.")
-    figure.values = [{"written": word} | {f"{k} {text}": round(weight, 4) for k, (text, weight) in enumerate(zip(
+    figure.values = [{"written": word} | {f"{k} {text}": round(weight, 3) for k, (text, weight) in enumerate(zip(
         read, row, strict=True))} for word, row in zip(written, weights.tolist(), strict=True)]
     heatmap(axis, cells, "Blues", vmax=1, square=False, yticklabels=list(written))
     at = np.flatnonzero(cells.max(0) >= NAMED)
