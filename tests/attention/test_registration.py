@@ -565,6 +565,25 @@ def test_probabilities(kind, shake, monkeypatch):
         model(ids, output_attentions=True)
 
 
+@pytest.mark.parametrize("kind", DECODERS)
+def test_probabilities_that_the_config_asks_for(kind, shake):
+    """The config alone suffices, and the gradient of the output is what it is for the probabilities of eager attention:
+    transformers' own tests ask for both."""
+    model_class, config_class, shape = DECODERS[kind]
+    config = config_class(**shape, vocab_size=VOCABULARY, attn_implementation="eager")
+    model = shake(model_class(config)).double().eval()
+    model.config.output_attentions = True
+    found = []
+    for name in "eager", "repro_full":
+        model.set_attn_implementation(name)
+        outputs = model(torch.arange(2, 2 + 9)[None])
+        grads = torch.autograd.grad(outputs.logits.square().sum(), outputs.attentions)
+        found.append([outputs.logits, *outputs.attentions, *grads])
+    assert len(found[0]) == len(found[1]) == 5 and all(grad.any() for grad in grads)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)  # Llama's own softmax is in float32
+
+
 def test_a_pattern_of_ones_own(tiny_gpt2, shake):
     """One for all, one for each head, and a window that grows from layer to layer."""
     ids = torch.arange(16)[None]

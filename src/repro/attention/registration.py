@@ -245,14 +245,13 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
             pattern = _number(*asked, _watched(name, config))
             seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
             return attend_in_graph(query, key, value, where, pattern, scaling, float(dropout), seed)
-    out = attend(query, key, value, dropout)
-    shares = None
-    if rest.get("output_attentions") or not torch.compiler.is_compiling() and _asked_for.get():
-        if key.shape[2] > LONGEST:
-            raise ReproError(f"output_attentions asks for {n} x {key.shape[2]} probabilities a head; '{name}' returns "
-                             f"them for at most {LONGEST} keys.")
-        shares = attend(query, key, torch.eye(key.shape[2]).to(key).expand(*key.shape[:3], -1), 0.0)
-    return out.transpose(1, 2).contiguous(), shares
+    if not (rest.get("output_attentions") or not torch.compiler.is_compiling() and _asked_for.get()):
+        return attend(query, key, value, dropout).transpose(1, 2).contiguous(), None
+    if key.shape[2] > LONGEST:
+        raise ReproError(f"output_attentions asks for {n} x {key.shape[2]} probabilities a head; '{name}' returns "
+                         f"them for at most {LONGEST} keys.")
+    shares = attend(query, key, torch.eye(key.shape[2]).to(key).expand(*key.shape[:3], -1), dropout)
+    return (shares @ value).transpose(1, 2).contiguous(), shares  # through which gradients flow, as in eager attention
 
 
 def _of_padding(mask: Tensor, name: str, module, query: Tensor, key: Tensor) -> Tensor:
@@ -346,7 +345,8 @@ def _before_reading(model, inputs: tuple, named: dict) -> None:
     """
     if torch.compiler.is_compiling():
         return
-    _asked_for.set(bool(named.get("output_attentions")))
+    asked = named.get("output_attentions")
+    _asked_for.set(bool(getattr(model.config, "output_attentions", False) if asked is None else asked))
     cache, name = cache_in(named), getattr(model.config, "attn_implementation", None)
     if cache is None or name is None:
         return
