@@ -154,9 +154,9 @@ def test_encoding_layers_recomputed_and_masked_training_give_the_same(roberta):
     want = -(logits[0, 5] + logits[1, 9]) / 2
     torch.testing.assert_close(MaskedLM(ours)(batch), want)
     _, grads, _ = told(ours.train(), ids, masks)
-    ours.gradient_checkpointing_enable()
+    ours.activation_checkpointing_enable()
     _, again, _ = told(ours, ids, masks)
-    ours.gradient_checkpointing_disable()
+    ours.activation_checkpointing_disable()
     ours.eval()
     assert all(torch.equal(grad, again[name]) for name, grad in grads.items())
 

@@ -322,7 +322,7 @@ def test_an_opening_token_is_one_of_the_vocabulary(recurrent, token):
 
 def test_recomputed_layers_leave_the_checkpointing_of_the_user_on(recurrent):
     model = recurrent("llama", {}, torch.float32).train()
-    model.gradient_checkpointing_enable()
+    model.activation_checkpointing_enable()
     model(text(19), window=8, labels=text(19), recompute="layer").loss.backward()
     assert all(layer.gradient_checkpointing and layer.training for layer in model.model.layers)
 

@@ -406,3 +406,12 @@ def test_the_loss_is_one_softmax_over_the_text_of_all_windows(make):
     assert all(x.grad is None or x.grad.isfinite().all() for x in model.parameters())
     assert not torch.allclose(Answers(model, recurrent=False)(batch), want / 3)
     assert best_spans(read.start_logits, read.end_logits, text)[0][1] > 2
+
+
+def test_compiled_it_reads_the_same(make):
+    model, given, counts = make(dtype=torch.float32), windows(), torch._dynamo.utils.counters["frames"]
+    traced = counts["ok"]
+    found, want = (vars(call(*given)) for call in (torch.compile(model, backend="eager"), model))
+    assert found.keys() == want.keys() and counts["ok"] > traced
+    for name in want:
+        torch.testing.assert_close(found[name], want[name], msg=lambda said, name=name: f"{name}: {said}")

@@ -96,7 +96,7 @@ def test_recomputed_layers_have_the_same_losses_and_gradients(base, piece, windo
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
         if recompute:
-            reader.encoder.gradient_checkpointing_enable()
+            reader.encoder.activation_checkpointing_enable()
         torch.manual_seed(5)
         read = reader(batch)
         loss = sum((states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum()

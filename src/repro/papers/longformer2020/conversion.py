@@ -163,7 +163,7 @@ def trained(config, context, model, text, coder, pieces: int):
     if plain and config.precision == "bf16" and not torch.cuda.is_available():
         model.set_attn_implementation("eager")  # plain products are faster here
     if config.recompute:
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
     batches = Masked(Sequences(text.ids, length, each, config.seed, text.targets), coder.mask + 1, config.seed)
     warmup = config.warmup_steps
     if warmup is None:

@@ -142,7 +142,7 @@ def written(config, context, rows):
     bart = BartForConditionalGeneration.from_pretrained(context.need(base)[1] / "model", dtype=torch.float32)
     led = LED.from_bart(bart, config.max_input, config.window)
     if config.recompute:
-        led.gradient_checkpointing_enable()
+        led.activation_checkpointing_enable()
     model = bart_mini.in_pairs(led)
     result, validate = fit(config, context, Summaries(model.train(), 0.0, 0.0), pairs, bart_mini.END,
                            f"training on {config.max_input} tokens", "texts")

@@ -218,7 +218,7 @@ def fit(config: Any, context: Any, task: Task, model: "TaskReader", train: list[
         optimizer=config.optimizer, best=config.best, best_is="lowest" if config.best == "loss" else "highest",
         module_learning_rate=config.head_learning_rate)
     if config.recompute:
-        model.reader.encoder.gradient_checkpointing_enable()
+        model.reader.encoder.activation_checkpointing_enable()
     with context.progress(total, f"{name} {config.task} {config.model}", "examples") as bar:
         return training(HeadLoss(model.train(), task.name), batches, settings, context.folder / name,
                         validate if chosen_on else None, bar)
