@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "campaigns"
@@ -18,7 +19,7 @@ def shown(name: str, path: Path) -> str:
     if not path.exists():
         return f"Not run. To run it: `python tests/campaigns/{name}.py`."
     report = json.loads(path.read_text())
-    return {"bad_inputs": inputs, "kills": kills, "distribution": distribution}[name](report)
+    return {"bad_inputs": inputs, "kills": kills, "distribution": distribution, "peers": peers}[name](report)
 
 
 def inputs(report: dict) -> str:
@@ -67,6 +68,23 @@ def distribution(report: dict) -> str:
     """A row for each check of the campaign on what is distributed."""
     return "\n".join(["| check | result |", "| --- | --- |", *(
         f"| {check} | {one['found']} |" for check, one in report["checks"].items())])
+
+
+def peers(report: dict) -> str:
+    """What came of the tests of other projects, for each model or project, and for each kind of case."""
+    def rows(by: str) -> list[list[str]]:
+        return [[name, *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
+                if by == "groups" or name not in report["groups"]]
+
+    outcomes = ("passed", "refused", "failed")
+    every = report["groups"].values()
+    total = ["all", *(f"{sum(one[outcome] for one in every):,}" for outcome in outcomes)]
+    why = Counter(re.sub(r" set to repro_\w+", " set to ours", re.sub(r"^\w+Error:", "transformers:", one["why"]))
+                  for one in report["not_passed"])
+    return "\n\n".join([
+        table(["tests of", *outcomes], [*rows("groups"), total]), table(["kind of case", *outcomes], rows("kinds")),
+        f"With transformers {report['versions']['transformers']}; generation by {report['generation']}.",
+        "\n".join(f"- {number} × {reason}" for reason, number in why.items())])
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -61,6 +61,18 @@ def test_what_is_distributed_is_shown_check_by_check(tmp_path):
         "| check | result |", "| --- | --- |", "| a wheel | 3 files |", "| CITATION.cff | valid |"]
 
 
+def test_tests_of_others_are_counted_by_model_and_by_kind(tmp_path):
+    one, other = {"passed": 5, "refused": 0, "failed": 0}, {"passed": 1_200, "refused": 2, "failed": 1}
+    refused = [{"why": f"no gradients under the attention set to repro_{name}."} for name in ("full", "sliding")]
+    (tmp_path / "peers.json").write_text(json.dumps({
+        "groups": {"LED": one, "Llama": other}, "kinds": {"training": other}, "not_passed": refused,
+        "versions": {"transformers": "5.23.0"}, "generation": "our tests"}))
+    lines = tested.filled("<!-- campaign: peers -->", tmp_path).splitlines()
+    assert lines[2:5] == ["| LED | 5 | 0 | 0 |", "| Llama | 1,200 | 2 | 1 |", "| all | 1,205 | 2 | 1 |"]
+    assert lines[8] == "| training | 1,200 | 2 | 1 |" and lines[-1] == (
+        "- 2 × no gradients under the attention set to ours.")
+
+
 def test_a_campaign_without_a_report_names_its_command(tmp_path):
     assert tested.filled("<!-- campaign: bad_inputs -->", tmp_path) == (
         "Not run. To run it: `python tests/campaigns/bad_inputs.py`.")
@@ -74,3 +86,4 @@ def test_the_committed_reports_have_no_fault(name):
         report = json.loads(path.read_text())
         assert not report.get("found") and not report.get("written_elsewhere")
         assert report.get("cases", 500) >= 500
+        assert not any(one["failed"] for one in report.get("groups", {}).values())
