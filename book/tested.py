@@ -71,20 +71,22 @@ def distribution(report: dict) -> str:
 
 
 def peers(report: dict) -> str:
-    """What came of the tests of other projects, for each model or project, and for each kind of case."""
-    def rows(by: str) -> list[list[str]]:
-        return [[name, *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
-                if by == "groups" or name not in report["groups"]]
-
-    outcomes = ("passed", "refused", "failed")
-    every = report["groups"].values()
-    total = ["all", *(f"{sum(one[outcome] for one in every):,}" for outcome in outcomes)]
-    why = Counter(re.sub(r" set to repro_\w+", " set to ours", re.sub(r"^\w+Error:", "transformers:", one["why"]))
-                  for one in report["not_passed"])
+    """What came of the tests of other projects, for each model or project and for each kind of case; and of refusals
+    how often each was seen."""
+    outcomes, every = ("passed", "refused", "failed"), report["groups"].values()
+    rows = {by: [[f"{name}, {report['generation']}" if name == "generation" else name,
+                  *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
+                 if by == "groups" or name not in report["groups"]] for by in ("groups", "kinds")}
+    rows["groups"].append(["all", *(f"{sum(one[outcome] for one in every):,}" for outcome in outcomes)])
+    reasons = Counter()
+    for one in report["not_passed"]:
+        why = re.sub(r"^\w+Error:", "transformers:", re.sub(r" set to repro_\w+", " set to ours", one["why"]))
+        reasons[re.split(r"; |\.(?: |$)", re.sub(r"under .* a late", "a late", why))[0]] += 1
     return "\n\n".join([
-        table(["tests of", *outcomes], [*rows("groups"), total]), table(["kind of case", *outcomes], rows("kinds")),
-        f"With transformers {report['versions']['transformers']}; generation by {report['generation']}.",
-        "\n".join(f"- {number} × {reason}" for reason, number in why.items())])
+        table(["model or project", *outcomes], rows["groups"]), table(["kind of case", *outcomes], rows["kinds"]),
+        f"This is transformers {report['versions']['transformers']}. Cases that fail with the model's own attention, "
+        f"and do not count: {len(report['theirs_not_passed'])}. The refusals:",
+        "\n".join(f"- {number} × {reason}" for reason, number in reasons.items())])
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -63,14 +63,15 @@ def test_what_is_distributed_is_shown_check_by_check(tmp_path):
 
 def test_tests_of_others_are_counted_by_model_and_by_kind(tmp_path):
     one, other = {"passed": 5, "refused": 0, "failed": 0}, {"passed": 1_200, "refused": 2, "failed": 1}
-    refused = [{"why": f"no gradients under the attention set to repro_{name}."} for name in ("full", "sliding")]
+    refused = [{"why": f"no gradients set to repro_{name}; take eager. Or not."} for name in ("full", "sliding")]
+    refused += [{"why": f"but under Prefix(n={n}) | Causal() a late query sees all."} for n in (1, 2, 3)]
     (tmp_path / "peers.json").write_text(json.dumps({
-        "groups": {"LED": one, "Llama": other}, "kinds": {"training": other}, "not_passed": refused,
-        "versions": {"transformers": "5.23.0"}, "generation": "our tests"}))
+        "groups": {"LED": one, "Llama": other}, "kinds": {"generation": other, "LED": one}, "not_passed": refused,
+        "versions": {"transformers": "5.23.0"}, "generation": "our tests", "theirs_not_passed": [one]}))
     lines = tested.filled("<!-- campaign: peers -->", tmp_path).splitlines()
     assert lines[2:5] == ["| LED | 5 | 0 | 0 |", "| Llama | 1,200 | 2 | 1 |", "| all | 1,205 | 2 | 1 |"]
-    assert lines[8] == "| training | 1,200 | 2 | 1 |" and lines[-1] == (
-        "- 2 × no gradients under the attention set to ours.")
+    assert lines[8:10] == ["| generation, our tests | 1,200 | 2 | 1 |", ""] and "do not count: 1." in lines[10]
+    assert lines[-2:] == ["- 2 × no gradients set to ours", "- 3 × but a late query sees all"]
 
 
 def test_a_campaign_without_a_report_names_its_command(tmp_path):
