@@ -171,7 +171,7 @@ def two(place: Place, undisturbed: Place, draw: random.Random) -> Counter:
         shutil.copytree(place.folder / "work", place.folder / "work-2")
     pair = [(name, place.start(work=name, log=f"{number}.log")) for number, name in enumerate(names)]
     (name, victim), (own, other) = draw.sample(pair, 2)
-    count = Counter(kills=victim.kill(draw.random() * undisturbed.seconds) == -9)
+    count = Counter(kills=int(victim.kill(draw.random() * undisturbed.seconds) == -9))
     if count["kills"]:
         count[place.moment()] += 1
     if other.wait():
@@ -200,12 +200,13 @@ def on_disk(place: Place, undisturbed: Place, draw: random.Random, full: bool, b
         mount("-o", "remount,rw,size=1g", disk)
         place.check()
         place.finish()
-        return Counter(refused=refused) + compare(place, undisturbed)
+        return Counter(refused=int(refused)) + compare(place, undisturbed)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
 def mount(*words) -> None:
+    """Mount a disk, or change one."""
     subprocess.run(["mount", *map(str, words)], check=True)
 
 
