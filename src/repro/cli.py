@@ -209,7 +209,9 @@ def run(
     typer.echo(f"Records are in {Store.for_scale(runs[0].scale, results).path(records[0]).parent}")
     shown = next((one for one in artifacts() if chosen in one.experiments and runs[0].scale in one.scales), None)
     if shown:
-        words = ["--scale", runs[0].scale, *(word for item in sets or [] for word in ("--set", item)),
+        planned = shown.plan(runs[0].scale)
+        told = [] if all(one.model_copy(update={"seed": planned[0].seed}) in planned for one in runs) else sets or []
+        words = ["--scale", runs[0].scale, *(word for item in told for word in ("--set", item)),
                  *(["--results", str(results)] if results else [])]
         typer.echo(f"Show them with: repro show {shown.id} {shlex.join(words)}")
 

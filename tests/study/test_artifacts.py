@@ -294,3 +294,27 @@ def test_a_claim_may_rest_on_several_experiments(both, toy):
     assert standing(found)["smoke"]["planned"] == 3
     told = standing(both)["smoke"]
     assert (told["verdict"], told["done"]) == ("reproduced", 3)
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), IndexError("b"), ValueError("c"), StopIteration()], ids=repr)
+def test_settings_that_leave_out_what_is_compared_are_refused_in_one_line(toy, error):
+    def build(context):
+        if {one.model for one in context.plan()} == {"baseline"}:
+            raise error
+        return "both"
+
+    made = Artifact("toy-compared", "toy2020", "t", "06_toy", "toy-recurrence", build, "Table 1")
+    assert made.render("smoke").content == made.render("smoke", sets={"overlap": 0}).content == "both"
+    with pytest.raises(ReproError, match="toy-compared cannot be shown with model=baseline alone, because it compares"):
+        made.render("smoke", sets={"model": "baseline"})
+
+
+def test_an_error_without_settings_stays_as_it_is(toy):
+    def build(context):
+        raise KeyError("a fault") if context.sets == {} else ReproError("what and why")
+
+    made = Artifact("toy-fault", "toy2020", "t", "06_toy", "toy-recurrence", build, "Table 1")
+    with pytest.raises(KeyError, match="a fault"):
+        made.render("smoke")
+    with pytest.raises(ReproError, match="^what and why$"):
+        made.render("smoke", sets={"model": "baseline"})

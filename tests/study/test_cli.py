@@ -115,6 +115,8 @@ def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):
     assert show == f"Show them with: repro {line}"
     assert line.startswith("show toy-table --scale smoke --set overlap=5,7 ")
     assert "29.50" in repro_(line)[1]
+    planned = repro_(f"run toy-recurrence --set model=baseline --seed 1 --results {tmp_path / 'mine'}")[1]
+    assert "show toy-table --scale smoke --results" in planned  # the table compares both models
 
 
 def test_a_run_into_a_folder_of_ones_own_takes_what_it_needs_from_where_it_is(repro_, toy, tmp_path):

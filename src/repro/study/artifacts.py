@@ -108,8 +108,8 @@ class Artifact(Based):
         """The artifact from the records of `scale`, next to those of the scales in `also` (default: `beside(scale)`).
 
         `sets` changes the plan of `scale` as `repro run --set` does. Missing records never raise: their cells say
-        "not run" and the caption names the command. Raises ReproError for an unknown scale or key, and for records
-        that cannot be trusted.
+        "not run" and the caption names the command. Raises ReproError for an unknown scale or key, for `sets` that
+        leave out a run without which nothing can be shown, and for records that cannot be trusted.
         """
         also = beside(scale) if also is None else also
         for name in (scale, *also):
@@ -119,7 +119,15 @@ class Artifact(Based):
             raise unknown(f"scale of {self._names()}", scale, self.scales)
         shown = dict.fromkeys([scale, *(name for name in also if name in self.scales)])
         context = ArtifactContext(self, tuple(shown), results, dict(sets or {}))
-        return Rendered(self, self.build(context), context.caption())
+        try:
+            built = self.build(context)
+        except (LookupError, ValueError, StopIteration) as error:  # a value or a row that the artifact counts on
+            if not sets or isinstance(error, ReproError):
+                raise
+            given = ", ".join(f"{key}={value}" for key, value in sets.items())
+            raise ReproError(f"{self.id} cannot be shown with {given} alone, because it compares runs that this leaves "
+                             "out; show it without.") from error
+        return Rendered(self, built, context.caption())
 
 
 @dataclass

@@ -70,3 +70,13 @@ def test_units_have_one_rule_for_all_tasks():
         assert {name: task.unit_of(name) for name in told} == told
     assert HOTPOTQA.unit_of("paragraphs_kept") == "paragraphs per question"
     assert TRIVIAQA.unit == HOTPOTQA.unit == "question" and IMDB.unit == "document"
+
+
+def test_table_7_shows_one_task_or_one_model_alone():
+    from repro.study import artifact
+
+    shown = artifact("longformer2020-table7").render("pretrained", sets={"task": "hyperpartisan"}).content
+    assert list(shown[shown["source"] != "the paper"]["task"]) == ["Hyperpartisan"]
+    assert shown.iloc[-1]["seeds"] == "5" and len(shown) == 7
+    alone = artifact("longformer2020-table7").render("pretrained", sets={"model": "short"}).content.iloc[-1]
+    assert alone["short"].startswith("66.5 [") and (alone["Longformer"], alone["gain"]) == ("not run", "not run")

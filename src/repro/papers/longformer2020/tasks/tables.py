@@ -32,7 +32,7 @@ def table_7(context: ArtifactContext) -> "pandas.DataFrame":
                      "–"])
         task = next((one for one in TASKS.values() if one.printed == name), None)
         for scale in reversed(context.scales) if task else ():
-            if scale in task.scales:
+            if context.plan(scale, task=task.name):
                 rows.append([name, row["metric"], f"this study, {scale}: {task.scales[scale]['corpus']}",
                              *_ours(context, task, scale)])
     return pandas.DataFrame(rows, columns=["task", "metric", "source", "short", "Longformer", "gain",
@@ -46,8 +46,9 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     values = {model: task.values(records) for model, records in found.items() if records}
     cells = [cell(values.get(model)) for model in MODELS]
     gain = cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
-    best = [record.metrics["best"] for record in found[LONG] if "best" in record.metrics]
-    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", str(len(found[LONG])) if values else NOT_RUN]
+    best = [record.metrics["best"] for record in found.get(LONG, []) if "best" in record.metrics]
+    seeds = max(map(len, found.values()))
+    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", str(seeds or NOT_RUN)]
 
 
 def cell(values: "np.ndarray | None", style: str = ".1f") -> str:
