@@ -159,7 +159,8 @@ def products():
     blocks = LAYERS * 2 * tokens * 12 * WIDTH**2
     attention = LAYERS * 2 * 2 * BATCH * WINDOW**2 * WIDTH
     with_previous = 2 * 2 * BATCH * ((WINDOW + 1)**2 - WINDOW**2) * WIDTH  # one query (padding) and one key more
-    module = 2 * BATCH * (WIDTH * HIDDEN + HIDDEN**2 + HIDDEN * WIDTH) + 2 * BATCH * WIDTH * 3 * WIDTH
+    with_previous += 2 * BATCH * WIDTH * 2 * WIDTH  # the key and the value of h_prev
+    module = 2 * BATCH * (WIDTH * HIDDEN + HIDDEN**2 + HIDDEN * WIDTH)
     return SimpleNamespace(blocks=blocks + attention, with_previous=with_previous, module=module,
                            pool=2 * BATCH * LAYERS * WIDTH, output=2 * tokens * WIDTH * VOCABULARY,
                            last_projections=LAYERS * 2 * tokens * 4 * WIDTH**2)

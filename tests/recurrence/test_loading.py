@@ -75,7 +75,7 @@ def test_a_config_that_is_none_is_refused_in_one_line(llama, read, text, words):
 
 @pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "bogus"])
 def test_an_attention_function_that_cannot_see_the_vector_is_refused_before_loading(llama, name):
-    with pytest.raises(ReproError, match=f"is '{name}'; a decoder with a module needs sdpa or eager, which"):
+    with pytest.raises(ReproError, match=f"is '{name}'; a decoder with a memory needs repro_memory or sdpa or eager,"):
         RecurrentLM.from_pretrained(llama, attn_implementation=name)
 
 

@@ -75,15 +75,18 @@ def test_the_reference_itself_is_gpt2(tiny_memory):
     assert_close(logits(model, layers(model, ids)[0][-1]), plain(model)(ids).logits)
 
 
-@pytest.mark.parametrize(("name", "settings"), [
-    ("yoshida", {"insert_layer": 1, "hidden_layers": 2}), ("yoshida-first", {"insert_layer": 0}),
-    ("embeddings-4", {"insert": "every", "n_embeddings": 4, "hidden_layers": 1})])
+@pytest.mark.parametrize(("name", "settings", "own"), [
+    ("yoshida", {}, {"insert_layer": 1, "hidden_layers": 2}), ("yoshida-first", {}, {"insert_layer": 0}),
+    ("embeddings-4", {}, {"insert": "every", "n_embeddings": 4, "hidden_layers": 1}),
+    ("yoshida", {"insert_layer": 2, "residual": True, "normalize": True, "n_embeddings": 3}, {"hidden_layers": 2})])
 @pytest.mark.parametrize("overlap", [0, 2])
-def test_yoshida_is_the_recurrent_model(tiny_memory, tiny_config, name, settings, overlap):
-    model = tiny_memory(name, torch.float64)
-    same = RecurrentLM(tiny_config(), RecurrenceConfig(hidden_size=12, **settings)).double().eval()
+def test_yoshida_is_the_recurrent_model(tiny_memory, tiny_config, dense, name, settings, own, overlap):
+    model, ids = tiny_memory(name, torch.float64, **settings), text(15)
+    same = RecurrentLM(tiny_config(), RecurrenceConfig(hidden_size=12, **own | settings)).double().eval()
     same.load_state_dict({k.replace("memory.recurrence", "recurrence"): v for k, v in model.state_dict().items()})
-    assert_close(model(text(15), window=T, overlap=overlap).logits, same(text(15), window=T, overlap=overlap).logits)
+    found = model(ids, window=T, overlap=overlap).logits
+    assert_close(found, same(ids, window=T, overlap=overlap).logits)
+    assert_close(found, dense(same, ids, T, overlap))
 
 
 def test_the_gate_keeps_some_of_what_it_was_handed(tiny_memory):

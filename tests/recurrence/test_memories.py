@@ -1,6 +1,7 @@
 """What all memories promise: causality, gradients, one way to mask, counts that are true."""
 
 import importlib
+import json
 import sys
 
 import pytest
@@ -271,6 +272,36 @@ def test_a_memory_is_put_into_any_gpt2(tiny_gpt2, tmp_path, name):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), same.parameters(), strict=True))
     assert model.config.memory["name"] == name
     assert all(key.startswith("memory.") for key in set(model.state_dict()) - set(plain.state_dict()))
+
+
+@every_memory
+def test_a_memory_of_vectors_alone_has_a_key_value_cache(tiny_memory, name):
+    model, read, ids = tiny_memory(name, torch.float64), [], text(1)
+    hook = model.transformer.h[0].mlp.register_forward_hook(lambda module, args, out: read.append(out.shape[1]))
+    made = model.generate(ids, 13, window=5, overlap=1)
+    hook.remove()
+    once = name in ("compressed", "embeddings-4", "yoshida", "yoshida-first")
+    assert (model.memory.before(None) is not None) == once
+    assert (read[:5] == [1] * 5) == once and (read[4] in (5, 5 + 2 * 2)) == (not once)
+    for n in range(1, 14):
+        with torch.no_grad():
+            logits = model(made[:, :n], window=5, overlap=1).logits[:, -1]
+        assert (made[:, n] == logits.argmax(-1)).all(), n
+
+
+def test_a_yoshida_of_fewer_settings_is_loaded_and_is_the_same(tiny_memory, tmp_path):
+    """Models were saved before the memory had all settings of the module."""
+    model = tiny_memory("yoshida")
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for later in ("pool", "layers", "positions", "residual", "normalize"):
+        del config["memory"][later]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for again in (with_memory(tmp_path), with_memory(tmp_path, "yoshida", hidden_size=12, hidden_layers=2)):
+        with torch.no_grad():
+            assert torch.equal(again(text(9), window=4).logits, model(text(9), window=4).logits)
+    with pytest.raises(ReproError, match="was saved with memory"):
+        with_memory(tmp_path, "yoshida", hidden_size=12, hidden_layers=2, pool="max")
 
 
 def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path):

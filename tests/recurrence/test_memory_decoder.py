@@ -12,9 +12,8 @@ from repro.errors import ReproError
 from repro.models import load_causal_lm, load_model, save_model
 from repro.recompute import flops
 from repro.recurrence import MEMORIES, MaskedOut, RecurrenceConfig, with_memory
-from repro.recurrence.decoders import recurrent_class
+from repro.recurrence.decoders import memory_class, recurrent_class
 from repro.recurrence.memories import complete
-from repro.recurrence.memory_decoder import memory_class
 from repro.windows import windows
 
 SMALL = {"yoshida": {"hidden_size": 12, "hidden_layers": 2}, "yoshida-first": {"hidden_size": 12},
@@ -95,6 +94,41 @@ def test_yoshidas_is_the_recurrence_module(made, family, insert):
     torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in MEMORIES if name not in ("infini", "knn", "cache")])
+@pytest.mark.parametrize("family", ["olmo2", "stablelm"])  # norms behind, and keys and values that turn in part
+def test_vectors_before_a_window_of_another_family_are_earlier_tokens(made, family, name):
+    """A vector that equals an embedding has the keys and values of that token at the positions before."""
+    model, ids = made(family, name, opening=None), text(9)
+    base, plain = model.base_model, plain_class(family)(config(family)).double().eval()
+    plain.load_state_dict({key: value for key, value in model.state_dict().items() if "memory." not in key})
+    with torch.no_grad():
+        before, hidden = base.embed_tokens(ids[:, :3]), base.embed_tokens(ids[:, 3:])
+        layer, n = plain.base_model.layers[0], len(ids[0])
+        rotated = plain.base_model.rotary_emb(hidden, torch.arange(-3, n - 3)[None])
+        causal = torch.ones(n, n, dtype=torch.bool).tril()[None, None]
+        expected = layer(torch.cat([before, hidden], 1), attention_mask=causal, position_embeddings=rotated)
+        expected = (expected if isinstance(expected, torch.Tensor) else expected[0])[:, 3:]
+        torch.testing.assert_close(model._layer(0, hidden, before), expected, rtol=1e-6, atol=1e-6)
+        carried, masked = model(text(16), window=8).logits, MaskedOut(model)(text(16)[:, 8:])
+        first = plain(text(16)[:, :8]).logits
+    assert torch.allclose(carried[:, :8], first, rtol=1e-6, atol=1e-6) == model.memory.plain_start
+    assert (carried[:, 8:] - masked).abs().amax(-1).min() > 1e-6  # every later position sees the state
+
+
+@pytest.mark.parametrize("name", ["infini", "knn"])
+def test_a_memory_inside_the_attention_is_refused_in_another_family(made, name):
+    model = made("stablelm", name, opening=None)
+    with pytest.raises(ReproError, match=f"memory '{name}' changes the attention inside a layer, and is not possible "
+                                         "in a model of type stablelm; choose another, or give GPT-2, Llama"):
+        model(text(9), window=4)
+
+
+def test_layers_with_a_mask_of_their_own_are_refused(made):
+    model = made("doge", "yoshida", opening=None)
+    with pytest.raises(ReproError, match="this model's attention uses attention_mask, which is not possible with a"):
+        model(text(9), window=4)
+
+
 @every_family
 def test_a_cache_scores_as_the_plain_model_with_windows_that_overlap(made, family):
     model, ids = made(family, "cache"), text(22)
@@ -111,8 +145,9 @@ def test_a_cache_scores_as_the_plain_model_with_windows_that_overlap(made, famil
 
 
 @every_memory
-def test_recomputation_changes_no_gradient(made, name):
+def test_recomputation_changes_no_gradient(made, monkeypatch, name):
     model, ids, found = made("gemma3_text", name).train(), text(19), {}
+    monkeypatch.setattr(type(model), "together", 1)  # Gemma's norms, in single precision, round many windows otherwise
     for how in ("none", "layer", "window+layer"):
         model.zero_grad()
         model(ids, window=8, overlap=2, labels=ids, recompute=how, return_logits=False).loss.backward()
@@ -194,7 +229,7 @@ def test_what_cannot_be_is_refused_in_one_line(made, tmp_path):
 
     GPTNeoForCausalLM(GPTNeoConfig(vocab_size=9, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=8,
                                    attention_types=[[["global"], 2]])).save_pretrained(tmp_path / "neo")
-    with pytest.raises(ReproError, match="neo is a checkpoint of gpt_neo, which cannot be given a memory; give GPT-2"):
+    with pytest.raises(ReproError, match="MemoryGPTNeoForCausalLM has no list of decoder layers .*; give GPT-2, Llama"):
         with_memory(tmp_path / "neo", "rmt")
     plain_class("llama")(config("llama")).save_pretrained(tmp_path / "llama")
     with pytest.raises(ReproError, match="was saved without a memory; give one"):
@@ -206,13 +241,12 @@ def test_what_cannot_be_is_refused_in_one_line(made, tmp_path):
     with pytest.raises(ReproError, match="was saved with memory"):
         with_memory(tmp_path / "saved", "rmt", n_tokens=5)
     model.config._attn_implementation = "sdpa"
-    with pytest.raises(ReproError, match="a MemoryLlamaForCausalLM needs repro_memory_decoder, which"):
+    with pytest.raises(ReproError, match="a MemoryLlamaForCausalLM needs repro_memory, which"):
         model(text(9), window=4)
 
 
 def test_attention_that_would_change_the_scores_is_refused(made):
-    from repro.recurrence.causal import attention_with_previous
-    from repro.recurrence.memory_decoder import attention_with_memory
+    from repro.recurrence.causal import attention_with_memory, attention_with_previous
 
     layer = made("llama", "gated").base_model.layers[0].self_attn
     keys = torch.ones(1, 2, 3, 4)

@@ -22,7 +22,7 @@ def config(family, **changes):
     """The config of a tiny decoder."""
     from transformers import AutoConfig
 
-    return AutoConfig.for_model(family, **SIZES | FAMILIES[family] | changes)
+    return AutoConfig.for_model(family, **SIZES | FAMILIES.get(family, {}) | changes)
 
 
 @cache

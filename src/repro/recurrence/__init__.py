@@ -6,7 +6,7 @@ Gimpel (2020), and other memories.
 """
 
 _WHERE = {"Recurrence": "module", "RecurrenceConfig": "module",
-          "MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
+          "MaskedOut": "memory_lm", "RecurrentLM": "memory_lm", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
           "MEMORIES": "memories", "Memory": "memories.base", "reach_windows": "reach",
           "RecurrentEncoder": "reader", "RecurrentBert": "reader", "RecurrentRoberta": "reader",
           "question_windows": "reader"}

@@ -1,22 +1,55 @@
-"""GPT-2, Llama, Mistral, Qwen or Gemma with any of the memories in `repro.recurrence.memories`."""
+"""GPT-2 with any of the memories in `repro.recurrence.memories`, and how all decoders with a memory are loaded."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError
-from repro.recurrence.causal import BASE, WindowByWindowGPT2
+from repro.ids import embedded
+from repro.recurrence.carrier import Recurrent, WithMemory
+from repro.recurrence.decoders import memory_class, plain_decoder, recurrent_class
 from repro.recurrence.memories import complete
-from repro.recurrence.memory_decoder import GPT2_ATTENTION, WithMemory, memory_class, plain_decoder
+from repro.recurrence.module import RecurrenceConfig, check_same, check_settings
 from repro.recurrence.windowed import in_class
+
+BASE = "openai-community/gpt2"  # if the checkpoint can be read
+
+
+class GPT2WithMemory(WithMemory, GPT2LMHeadModel):
+    """GPT-2 that carries a memory."""
+
+    def _places(self):
+        return self.transformer.wpe.weight
+
+    def _embedded(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Tokens and their positions in the window (B, T, d); positions start again in every window."""
+        base, places = self.transformer, torch.arange(start, start + ids.shape[1], device=ids.device)
+        return base.drop(embedded(base.wte, ids) + base.wpe(places))
+
+    def _normed(self, hidden):
+        return self.transformer.ln_f(hidden)
+
+    def _block(self, index, hidden, before=None, mix=None, everywhere=None, cache=None, start=0):
+        """One block (B, T, d); GPT-2 has no sliding windows, and positions are in the embeddings."""
+        block = self.transformer.h[index]
+        return block(hidden, cache, previous=None if before is None else self._keys_and_values(block, before), mix=mix)
+
+    def _keys_and_values(self, block, before):
+        """Keys and values (B, H, E, D) of vectors placed before a window; they need no queries."""
+        d = self.config.n_embd
+        projection = block.attn.c_attn
+        both = nn.functional.linear(block.ln_1(before), projection.weight[:, d:].T, projection.bias[d:])
+        return tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in both.chunk(2, -1))
 
 
 @checked
-class MemoryLM(WithMemory, WindowByWindowGPT2):
+class MemoryLM(GPT2WithMemory):
     """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. `memory`
@@ -29,9 +62,6 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     (True, 'gated')
     """
 
-    attention = (GPT2_ATTENTION,)
-    final_norm = "transformer.ln_f"
-
     def __init__(self, config: GPT2Config, memory: dict | None = None):  # types are checked as they stand here
         super().__init__(config, memory)
 
@@ -39,46 +69,85 @@ class MemoryLM(WithMemory, WindowByWindowGPT2):
     def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> WithMemory:
         """Load a saved model with a memory, or put a fresh memory, described by `complete`, into a decoder.
 
-        A decoder other than GPT-2 becomes a `repro.recurrence.memory_decoder.MemoryDecoder`, with the same methods.
+        A decoder other than GPT-2 becomes a `repro.recurrence.decoders.MemoryDecoder`, with the same methods.
         Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, for a model that
         cannot be given a memory, and for a missing or damaged checkpoint.
         """
-        with reading(name_or_path, BASE) as name_or_path:
-            settings = config_of(None, name_or_path)
-            kind, stored = settings.get("model_type"), settings.get("memory")
-            base = GPT2LMHeadModel if kind == "gpt2" else plain_decoder(name_or_path)
+        def check(name_or_path, stored):
             if stored is None and memory is None:
                 raise ReproError(f"{name_or_path} was saved without a memory; give one.")
-            if memory not in (None, stored) and stored is not None:
+            if memory is not None and stored not in (None, memory) and memory != complete(**_named(stored)):
                 raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
                                  "to use the saved one.")
-            new = cls if kind == "gpt2" else memory_class(base)
-            if stored is None:
-                return in_class(new, whole(base.from_pretrained, kind, name_or_path, **kwargs)[0], memory)
-            read = super().from_pretrained if kind == "gpt2" else new.from_pretrained
-            return whole(read, kind, name_or_path, **kwargs)[0]
 
-    def _places(self):
-        return self.transformer.wpe.weight
+        return _loaded(cls, memory_class, name_or_path, memory, check, **kwargs)
 
-    def _block(self, index, hidden, before, mix, everywhere):
-        """One block (B, T, d); GPT-2 has no sliding windows."""
-        block = self.transformer.h[index]
-        return block(hidden, previous=None if before is None else self._keys_and_values(block, before), mix=mix)
 
-    def _keys_and_values(self, block, before):
-        """Keys and values (B, H, E, D) of vectors placed before a window; they need no queries."""
-        d = self.config.n_embd
-        projection = block.attn.c_attn
-        both = nn.functional.linear(block.ln_1(before), projection.weight[:, d:].T, projection.bias[d:])
-        return tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in both.chunk(2, -1))
+@checked
+class RecurrentLM(Recurrent, GPT2WithMemory):
+    """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
+
+    The base weights keep the names they have in `GPT2LMHeadModel`; the module's are under `recurrence.`. It reads as
+    a `MemoryLM` with memory "yoshida" does.
+
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8))
+    >>> ids = torch.arange(18)[None] % 9
+    >>> out = model(ids, window=6, overlap=2, labels=ids)
+    >>> out.logits.shape, out.loss.requires_grad
+    (torch.Size([1, 18, 9]), True)
+    """
+
+    def __init__(self, config: GPT2Config, recurrence: RecurrenceConfig | None = None):
+        super().__init__(config, recurrence)
+
+    @classmethod
+    def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
+        """Load a saved RecurrentLM, or attach a fresh recurrence module to a decoder: its folder, its hub name, or the
+        name of a model that `repro models fetch` brought, such as gemma-3-270m.
+
+        A decoder other than GPT-2, such as Llama or Gemma, gets a class of its own with the same methods. Raises
+        ReproError for other models, if `recurrence` contradicts the saved model, and for a missing or damaged
+        checkpoint.
+        """
+        def check(name_or_path, stored):
+            if stored is not None:
+                check_same(name_or_path, stored, recurrence)
+
+        check_settings(recurrence)
+        return _loaded(cls, recurrent_class, name_or_path, recurrence, check, **kwargs)
+
+
+def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check: Callable, **kwargs) -> WithMemory:
+    """A saved model of `cls`, or one made of a plain checkpoint and `given`, in evaluation mode. other: makes the class
+    of a decoder that is no GPT-2. check(name_or_path, stored): compares what was saved with what is given."""
+    with reading(name_or_path, BASE) as name_or_path:
+        settings = config_of(None, name_or_path)
+        kind, stored, new = settings.get("model_type"), settings.get(cls.setting), cls
+        base = GPT2LMHeadModel if kind == "gpt2" else None
+        if base is None:
+            config, base = plain_decoder(name_or_path, **kwargs)
+            new = other(base)
+        check(name_or_path, stored)
+        if stored is not None:
+            return whole(partial(PreTrainedModel.from_pretrained.__func__, new), kind, name_or_path, **kwargs)[0]
+        if kind != "gpt2":
+            with torch.device("meta"):
+                new(config, given)  # refuses what cannot be read before its weights are
+        return in_class(new, whole(base.from_pretrained, kind, name_or_path, **kwargs)[0], given)
+
+
+def _named(stored: dict) -> dict:
+    """Stored settings as arguments of `complete`."""
+    return {"memory" if key == "name" else key: value for key, value in stored.items()}
 
 
 @checked
 def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: torch.dtype = torch.float32,
                 **settings) -> WithMemory:
     """A decoder (hub name, folder, or fetched model) with a memory, in evaluation mode: GPT-2, Llama, Mistral, Qwen 2
-    or 3, or Gemma 3.
+    or 3, Gemma 3, or another one whose layers get a rotary embedding. Memories that change the attention inside a
+    layer ("infini", "knn") fit the named ones alone.
 
     memory: one of `repro.recurrence.MEMORIES`, with its own settings, such as `n_tokens=16` for "rmt"; None for a
     folder saved with one. `model(input_ids, window, overlap, labels, recompute)` returns loss and logits.
@@ -92,3 +161,22 @@ def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: to
     """
     wanted = None if memory is None else complete(memory, **settings)
     return MemoryLM.from_pretrained(str(name_or_folder), wanted, dtype=dtype)
+
+
+@checked
+class MaskedOut(nn.Module):
+    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it relies on h_prev.
+
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()
+    >>> MaskedOut(model)(torch.arange(8)[None]).shape
+    torch.Size([1, 8, 9])
+    """
+
+    def __init__(self, model: RecurrentLM):
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits (B, T, V) of separate windows `ids` (B, T)."""
+        return self.model(ids, recurrent=False).logits

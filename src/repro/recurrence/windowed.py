@@ -131,8 +131,9 @@ class WindowByWindow:
         """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
-        `overlap` tokens. The cost per token does not grow with length. A model with a recurrence module reads a new
-        token with a key/value cache; one with another memory reads its window again.
+        `overlap` tokens. The cost per token does not grow with length. A model whose memory is vectors before a
+        window, as the recurrence module is, reads a new token with a key/value cache; one whose `Memory.before` is None
+        reads its window again.
         Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
         """
         window = context_of(self) if window is None else window

@@ -32,7 +32,8 @@ class Memory(nn.Module):
 
     A subclass takes the model's config and its own settings, by name. `defaults`: settings that differ from those of
     the constructor, for a variant of another memory. `detached`: no gradient passes through its state. `plain_start`: a
-    window without a state is read as by the plain model.
+    window without a state is read as by the plain model. `n_below`: layers that the state does not reach, so that
+    many windows can be read there at once.
 
     >>> memory = MEMORIES["embeddings-4"]
     >>> issubclass(memory, Memory), memory.defaults
@@ -42,6 +43,7 @@ class Memory(nn.Module):
     defaults: ClassVar[Mapping[str, Any]] = {}
     detached = False
     plain_start = True
+    n_below = 0
     n_opening = 0  # positions in front of the tokens of every window: 1 in a model with an opening token
 
     def __init__(self, config):
@@ -54,6 +56,12 @@ class Memory(nn.Module):
         gated = getattr(config, "intermediate_size", None)  # gated feedforward layers have three matrices
         feedforward = 3 * self.d_model * gated if gated else 8 * self.d_model**2
         self.layer_weights = 2 * self.d_model * self.head_size * (self.n_head + self.n_key_head) + feedforward
+
+    @classmethod
+    def settings(cls) -> dict[str, Any]:
+        """Its settings by name, each with its default."""
+        return {key: part.default for key, part in inspect.signature(cls.__init__).parameters.items()
+                if part.kind is part.KEYWORD_ONLY}
 
     def read(self, layer: Callable, hidden: Tensor, state: State | None, stride: int | None,
              places: Tensor | None) -> tuple[Tensor, State]:
@@ -74,6 +82,12 @@ class Memory(nn.Module):
         returned with the hidden states.
         """
         raise NotImplementedError
+
+    def before(self, state: State | None) -> dict[int, Tensor] | None:
+        """The vectors (B, E, d) before each layer's window, if these are all that a window sees of the state: it is
+        then generated with a key/value cache. None: the memory has no cache, and every new token reads its window
+        again."""
+        return None
 
     def text(self, x: Tensor, stride: int | None = None, dim: int = 1) -> Tensor:
         """The part of `x` that belongs to the first `stride` tokens of a window, its positions in dimension `dim`."""
@@ -117,8 +131,7 @@ class Memory(nn.Module):
 
 def settings_of(kind: type[Memory], name: str, given: dict[str, Any]) -> dict[str, Any]:
     """All settings of a kind of memory, its defaults where none is given. Raises ReproError for an unknown one."""
-    known = {key: part.default for key, part in inspect.signature(kind.__init__).parameters.items()
-             if part.kind is part.KEYWORD_ONLY}
+    known = kind.settings()
     own = {**kind.defaults, **given}
     for key, value in own.items():
         if key not in known:

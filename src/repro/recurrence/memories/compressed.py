@@ -35,11 +35,14 @@ class Compressed(Memory):
                 self.weight.copy_((torch.eye(self.d_model) / self.rate).expand_as(self.weight))
 
     def read(self, layer, hidden, state, stride, places):
-        kept = []
+        kept, before = [], self.before(state)
         for index in range(self.n_layer):
             kept.append(self._compressed(self.text(hidden, stride)))
-            hidden = layer(index, hidden, state and self._aged(state, index))
+            hidden = layer(index, hidden, before.get(index))
         return hidden, (*(state or ()), torch.stack(kept, 1))[-self.windows:]
+
+    def before(self, state):
+        return {index: self._aged(state, index) for index in range(self.n_layer)} if state else {}
 
     def _aged(self, state, index):
         """The stored states of a layer (B, E, d) plus the vectors for their age; the last window is the youngest."""
