@@ -124,6 +124,7 @@ def card(paper: Paper) -> str:
     lines = "".join(f"<li>{line(*row)}</li>" for row in chosen)
     here = sorted(path.stem for n in paper.planned for path in (ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))
     links = f'<a href="notebooks/{here[0]}.html">Read</a>' if here else "<span>planned</span>"
+    links += f'<a href="{paper.id}.html">On one page</a>' * (ROOT / f"book/{paper.id}.md").exists()
     if chosen:
         name, (scale, _) = chosen[0][0].experiments[0].name, latest(chosen[0][0])
         links += (f'<details><summary>Run</summary><code>repro run {name} --scale {scale} --results mine</code>'

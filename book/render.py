@@ -19,6 +19,7 @@ import glossary
 import landing
 import learned
 import nbformat
+import one_page
 import rooms
 import scale
 import tested
@@ -28,6 +29,7 @@ from bs4 import BeautifulSoup, Tag
 from gallery import Gallery
 
 from repro import markup
+from repro.study.paper import papers
 
 ROOT = Path(__file__).resolve().parents[1]
 MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
@@ -77,6 +79,9 @@ def render(target: str | Path, *chapters: str | Path) -> None:
                        ("references.md", cite), ("how-it-is-tested.md", tested),
                        ("paper-scale.md", scale)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
+    for paper in papers():
+        if (page := source / f"{paper.id}.md").exists():
+            page.write_text(gallery.finished(one_page.filled(page.read_text(), paper.id)))
     (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     kept = {file.stem: f"../{file.relative_to(ROOT)}" for file in (ROOT / "results").glob("*/*/*.json")}
     for chapter in (source / "notebooks").glob("*.ipynb"):

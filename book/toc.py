@@ -20,11 +20,14 @@ def contents() -> dict:
 
 
 def parts() -> list[dict]:
-    """A part for each group of papers, with the chapters that are written; planned chapters count in its caption."""
+    """A part for each group of papers: a page for each, then the chapters that are written; planned chapters count in
+    its caption."""
     found = []
     for name, group in groupby(papers(), lambda paper: paper.part):
-        planned = set().union(*(paper.planned for paper in group))
-        files = [f"notebooks/{path.stem}" for n in sorted(planned)
+        members = list(group)
+        planned = set().union(*(paper.planned for paper in members))
+        pages = [paper.id for paper in members if (ROOT / f"book/{paper.id}.md").exists()]
+        files = pages + [f"notebooks/{path.stem}" for n in sorted(planned)
                  for path in sorted((ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
         first, last = min(planned), max(planned)
         span = f"chapter {first}" if first == last else f"chapters {first} to {last}"

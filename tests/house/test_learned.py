@@ -4,28 +4,37 @@ import re
 
 import landing
 import learned
+import one_page
 import pytest
 
-from repro.study import Claim, Measured, claim, register, run
-from repro.study.claims import DECIDED, latest
+from repro.study import ADDED, Claim, Measured, artifacts, claim, claims, register, run
+from repro.study.claims import DECIDED, WORST_FIRST, latest
+from repro.study.paper import papers
 from repro.study.rule import NOT_TESTABLE
 
 PAGE = (landing.ROOT / "book/what-we-learned.md").read_text()
-FINDINGS = learned.findings(PAGE)
+OF_PAPERS = {paper.id: (landing.ROOT / f"book/{paper.id}.md").read_text() for paper in papers()}
+PAGES = {"what-we-learned": PAGE, **OF_PAPERS}
+FINDINGS = [one for page in PAGES.values() for one in learned.findings(page)]
 FIELD = re.compile(r"\{(\d)\.(\w+)[^{}]*\}")
 TYPED = re.compile(r"\d+(?:\.\d+)? ?%|\d+\.\d+|\b\d+ (?:nats|bits|points)\b")  # results; settings are whole numbers
 
 
-def test_five_questions_have_findings_whose_verdicts_are_those_of_the_records():
+def test_five_questions_have_findings():
     asked = [part for part in PAGE.split("\n## ") if "?" in part.split("\n")[0]]
     assert len(asked) == 5 and all(2 <= len(learned.findings(part)) <= 6 for part in asked)
-    stale = [one.text[:60] for one in FINDINGS if not one.written()]
-    assert len(stale) <= len(FINDINGS) // 6, f"rewrite in book/what-we-learned.md: {stale}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_findings_of_a_page_are_those_of_the_records(name):
+    found = learned.findings(PAGES[name])
+    stale = [one.text[:60] for one in found if not one.written()]
+    assert found and len(stale) <= len(found) // 6, f"rewrite in book/{name}.md: {stale}"
 
 
 def test_every_number_of_a_finding_is_a_field_and_a_size_without_a_sign_has_a_sure_direction():
-    plain = learned.BLOCK.sub("", PAGE)
-    assert not TYPED.search(plain)
+    for page in PAGES.values():
+        assert not TYPED.search(learned.BLOCK.sub("", page))
     for one in FINDINGS:
         assert not TYPED.search(FIELD.sub("x", one.text).replace("x%", "")), one.text
         verdicts = list(one.verdicts.values())
@@ -58,3 +67,20 @@ def test_a_finding_shows_its_number_and_links_to_its_evidence_until_its_verdict_
     assert f"\n{said}\n" in text and ":::" not in text
     assert 'href="notebooks/22_scoreboard.html#toy-gain"' in text and "✓</span> reproduced</a> It helps." in text
     assert "small: -0.2 [-0.2" in text
+
+
+@pytest.mark.parametrize("paper", OF_PAPERS)
+def test_the_page_of_a_paper_has_each_of_its_claims_once_under_its_verdict_and_each_table(paper):
+    text = one_page.filled(OF_PAPERS[paper], paper)
+    assert learned.CHANGED not in text and "<!--" not in text
+    parts = text.partition("## All claims")[2].split("<details>")[1:]
+    own = [one for one in claims() if one.paper == paper]
+    assert sum(part.count("<li>") for part in parts) == len(own)
+    for part in parts:
+        verdict = next(name for name in sorted(WORST_FIRST, key=len, reverse=True) if f"</span> {name}<" in part)
+        ids = re.findall(r'22_scoreboard.html#([\w-]+)"', part)
+        assert ids and {latest(claim(id))[1].verdict for id in ids} == {verdict}
+    shown = [one for one in artifacts() if one.paper == paper and not one.source.startswith(ADDED)]
+    rows = [line for line in text.splitlines() if line.startswith("| ") and ".html#" in line]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [one.source for one in shown]
+    assert {f"#{one.id})" in text for one in shown} == {True}

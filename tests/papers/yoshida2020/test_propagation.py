@@ -78,6 +78,7 @@ def from_gemma(tmp_path_factory):
         patch.setenv("REPRO_WORK", str(tmp_path_factory.mktemp("work")))
         patch.setattr(module, "tokeniser_of", lambda config: coder)
         patch.setattr(module, "gained", lambda *args: {})  # real books have no bounds
+        patch.setattr("repro.models.vocabulary.covers", lambda *text: True)  # tiny Gemma has all tokens of these books
         config = experiment("propagation-pg19").plan("pretrained", sets)[0]
         outcome = experiment("propagation-pg19").execute(config, this)
     return outcome, base, recurrent

@@ -1,0 +1,53 @@
+"""Fill the page of a paper from the records: its findings, all its claims by verdict, its tables and figures."""
+
+import html
+
+import learned
+
+from repro.pages import badge
+from repro.pages.board import place_of
+from repro.study import Artifact, artifacts, claims
+from repro.study.artifacts import ADDED
+from repro.study.cache import caching
+from repro.study.claims import WORST_FIRST, latest
+from repro.study.rule import NOT_RUN
+
+
+@caching()
+def filled(text: str, paper: str) -> str:
+    """The page of the paper with this id. Its marks are `<!-- claims -->` and `<!-- tables -->`."""
+    return (learned.filled(text).replace("<!-- claims -->", all_claims(paper))
+            .replace("<!-- tables -->", all_tables(paper)))
+
+
+def all_claims(paper: str) -> str:
+    """The claims of a paper, folded by verdict, the best verdict first."""
+    found: dict[str, list[str]] = {}
+    for one in claims():
+        if one.paper == paper:
+            found.setdefault(latest(one)[1].verdict, []).append(one.id)
+    order = sorted(found, key=lambda verdict: (verdict == NOT_RUN, -WORST_FIRST.index(verdict)))
+    return "\n\n".join(
+        f'<details><summary>{badge(verdict)} {len(found[verdict])}</summary>'
+        f'<ul class="verdicts">{"".join(map(learned.evidence, found[verdict]))}</ul></details>' for verdict in order)
+
+
+def all_tables(paper: str) -> str:
+    """The paper's tables and figures: source, title, and the chapter that shows it; then how many are only ours."""
+    shown = [one for one in artifacts() if one.paper == paper and place_of(one)]
+    rows = [f"| {one.source} | [{_text(one.title)}](notebooks/{place_of(one)}) | {_chapter(one)} |" for one in shown
+            if not one.source.startswith(ADDED)]
+    added = [f"[chapter {_chapter(one)}](notebooks/{place_of(one)})" for one in shown if one.source.startswith(ADDED)]
+    table = "\n".join(["| of the paper | what it shows | chapter |", "| --- | --- | ---: |", *rows])
+    several = "a table or figure that the paper does not have" if len(added) == 1 else \
+        f"{len(added)} tables and figures that the paper does not have"
+    return table + f"\n\nWe add {several}: {', '.join(added)}." * bool(added)
+
+
+def _chapter(one: Artifact) -> str:
+    return one.chapter.partition("_")[0].lstrip("0")
+
+
+def _text(title: str) -> str:
+    """A title as it may stand in a link inside a table."""
+    return html.escape(title, quote=False).replace("|", r"\|").replace("[", r"\[").replace("]", r"\]")
