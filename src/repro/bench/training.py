@@ -214,8 +214,9 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
 def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
           ) -> dict[str, Callable[[], int]]:
     """A step on the same windows by a Gemma in a folder: by the Trainer, by ours, and by ours with a recurrence module
-    in the middle layer. All use eager attention. Where the processor has bfloat16, ours train in it, and the Trainer
-    in float32 and in bfloat16. Ours also read the opening token, if the folder names one, as the study's runs do."""
+    in the middle layer. Attention is plain products, but fused with a module in float32. Where the processor has
+    bfloat16, ours train in it, and the Trainer in float32 and in bfloat16. Ours also read the opening token, if the
+    folder names one, as the study's runs do."""
     import numpy as np
 
     from repro.bf16 import has_bf16
@@ -233,8 +234,8 @@ def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, b
     half = {"precision": "bf16"} if native else {}
     models = {"plain": load_causal_lm(folder), "recurrent": RecurrentLM.from_pretrained(folder, RecurrenceConfig(
         config.num_hidden_layers // 2, residual=True, normalize=True), dtype=torch.float32)}
-    for model in (*peers.values(), *models.values()):
-        model.set_attn_implementation("eager")  # as the study's runs on a CPU
+    for model in (*peers.values(), models["plain"]):
+        model.set_attn_implementation("eager")  # a model with a module has attention of its own
     return {name: trainer(model, rows, steps, bf16=name == TRAINER_HALF) for name, model in peers.items()} | {
         name: lambda model=model: ours(model, sequences, steps, window, **half) for name, model in models.items()}
 
