@@ -35,9 +35,9 @@ def all_claims(paper: str) -> str:
 def all_tables(paper: str) -> str:
     """The paper's tables and figures: source, title, and the chapter that shows it; then how many are only ours."""
     shown = [one for one in artifacts() if one.paper == paper and place_of(one)]
-    rows = [f"| {one.source} | [{_text(one.title)}](notebooks/{place_of(one)}) | {_chapter(one)} |" for one in shown
+    rows = [f"| {one.source} | {_link(one, _text(one.title))} | {_chapter(one)} |" for one in shown
             if not one.source.startswith(ADDED)]
-    added = [f"[chapter {_chapter(one)}](notebooks/{place_of(one)})" for one in shown if one.source.startswith(ADDED)]
+    added = [_link(one, f"chapter {_chapter(one)}") for one in shown if one.source.startswith(ADDED)]
     table = "\n".join(["| of the paper | what it shows | chapter |", "| --- | --- | ---: |", *rows])
     several = "a table or figure that the paper does not have" if len(added) == 1 else \
         f"{len(added)} tables and figures that the paper does not have"
@@ -48,6 +48,10 @@ def _chapter(one: Artifact) -> str:
     return one.chapter.partition("_")[0].lstrip("0")
 
 
+def _link(one: Artifact, text: str) -> str:
+    return f'<a href="notebooks/{place_of(one)}">{text}</a>'
+
+
 def _text(title: str) -> str:
-    """A title as it may stand in a link inside a table."""
-    return html.escape(title, quote=False).replace("|", r"\|").replace("[", r"\[").replace("]", r"\]")
+    """A title as a cell of a Markdown table can hold it."""
+    return html.escape(title, quote=False).replace("|", r"\|").replace("$", r"\$").replace("*", r"\*")

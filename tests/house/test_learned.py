@@ -83,4 +83,4 @@ def test_the_page_of_a_paper_has_each_of_its_claims_once_under_its_verdict_and_e
     shown = [one for one in artifacts() if one.paper == paper and not one.source.startswith(ADDED)]
     rows = [line for line in text.splitlines() if line.startswith("| ") and ".html#" in line]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [one.source for one in shown]
-    assert {f"#{one.id})" in text for one in shown} == {True}
+    assert {f'#{one.id}">' in text for one in shown} == {True}
