@@ -33,23 +33,24 @@ def all_claims(paper: str) -> str:
 
 
 def all_tables(paper: str) -> str:
-    """The paper's tables and figures: source, title, and the chapter that shows it; then how many are only ours."""
-    shown = [one for one in artifacts() if one.paper == paper and place_of(one)]
-    rows = [f"| {one.source} | {_link(one, _text(one.title))} | {_chapter(one)} |" for one in shown
+    """The paper's tables and figures by chapter: source, title, chapter; then, folded, those that are only ours."""
+    shown = sorted((one for one in artifacts() if one.paper == paper and place_of(one)),
+                   key=lambda one: int(_chapter(one)))
+    rows = [f"| {one.source[0].upper()}{one.source[1:]} | {_link(one)} | {_chapter(one)} |" for one in shown
             if not one.source.startswith(ADDED)]
-    added = [_link(one, f"chapter {_chapter(one)}") for one in shown if one.source.startswith(ADDED)]
-    table = "\n".join(["| of the paper | what it shows | chapter |", "| --- | --- | ---: |", *rows])
-    several = "a table or figure that the paper does not have" if len(added) == 1 else \
-        f"{len(added)} tables and figures that the paper does not have"
-    return table + f"\n\nWe add {several}: {', '.join(added)}." * bool(added)
+    table = "\n".join(["| in the paper | what it shows | chapter |", "| --- | --- | ---: |", *rows])
+    added = [f"<li>Chapter {_chapter(one)}: {_link(one)}</li>" for one in shown if one.source.startswith(ADDED)]
+    several = "A table or figure" if len(added) == 1 else f"{len(added)} tables and figures"
+    return table + (f"\n\n<details><summary>{several} that the paper does not have</summary>"
+                    f"<ul>{''.join(added)}</ul></details>") * bool(added)
 
 
 def _chapter(one: Artifact) -> str:
     return one.chapter.partition("_")[0].lstrip("0")
 
 
-def _link(one: Artifact, text: str) -> str:
-    return f'<a href="notebooks/{place_of(one)}">{text}</a>'
+def _link(one: Artifact) -> str:
+    return f'<a href="notebooks/{place_of(one)}">{_text(one.title)}</a>'
 
 
 def _text(title: str) -> str:

@@ -34,7 +34,7 @@ def inputs(report: dict) -> str:
     header = ["input", "cases", "refused in a line", "faults", "longest, s of CPU time", "most memory, MB"]
     return table(header, rows) + (
         "\n\nSome damage cannot be recognized, such as a flipped letter in a text or a name that only a run looks up. "
-        "Such inputs were marked beforehand and may be accepted. Files that changed elsewhere: "
+        "Such inputs were marked beforehand and may be accepted. Files changed outside the named folders: "
         f"{len(report['written_elsewhere'])}.")
 
 
@@ -54,14 +54,14 @@ MOMENTS = "before a checkpoint", "after a checkpoint", "while writing", "after t
 def kills(report: dict) -> str:
     """A row for each kind of run in the campaign of kills, with the moments at which it was killed, and their sum."""
     disks = {way: one for way, one in report["ways"].items() if "disk" in way}
-    ways = {way: one for way, one in report["ways"].items() if way not in disks}
+    ways = {re.sub(r"(--\w+)", r"`\1`", way): one for way, one in report["ways"].items() if way not in disks}
     names = "runs", "kills", *MOMENTS, "values"
     rows = [[way, *(f"{one.get(name, 0):,}" for name in names)] for way, one in ways.items()]
     rows.append(["all", *(f"{sum(one.get(name, 0) for one in ways.values()):,}" for name in names)])
     refused = "; ".join(f"{way}: {one.get('refused', 0)} of {one['runs']}" for way, one in disks.items())
     return table(["run", *names[:-1], "values compared"], rows) + (
-        f"\n\nRuns that ended otherwise than undisturbed: {report['faults']}. Runs that a disk stopped in one line and "
-        f"that ended with the same values once it had room: {refused}.")
+        f"\n\nRuns that differed from the undisturbed ones: {report['faults']}. Runs that a disk stopped with an error "
+        f"of one line and that ended with the same values once it had room: {refused}.")
 
 
 def distribution(report: dict) -> str:
@@ -84,7 +84,7 @@ def peers(report: dict) -> str:
         reasons[re.split(r"; |\.(?: |$)", re.sub(r"under .* a late", "a late", why))[0]] += 1
     return "\n\n".join([
         table(["model or project", *outcomes], rows["groups"]), table(["kind of case", *outcomes], rows["kinds"]),
-        f"This is transformers {report['versions']['transformers']}. Cases that fail with the model's own attention, "
+        f"We used transformers {report['versions']['transformers']}. Cases that fail with the model's own attention "
         f"and do not count: {len(report['theirs_not_passed'])}. The refusals:",
         "\n".join(f"- {number} × {reason}" for reason, number in reasons.items())])
 

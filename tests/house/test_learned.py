@@ -73,14 +73,16 @@ def test_a_finding_shows_its_number_and_links_to_its_evidence_until_its_verdict_
 def test_the_page_of_a_paper_has_each_of_its_claims_once_under_its_verdict_and_each_table(paper):
     text = one_page.filled(OF_PAPERS[paper], paper)
     assert learned.CHANGED not in text and "<!--" not in text
-    parts = text.partition("## All claims")[2].split("<details>")[1:]
+    folded, _, tables = text.partition("## All claims")[2].partition("## The paper's tables and figures")
+    parts = folded.split("<details>")[1:]
     own = [one for one in claims() if one.paper == paper]
     assert sum(part.count("<li>") for part in parts) == len(own)
     for part in parts:
         verdict = next(name for name in sorted(WORST_FIRST, key=len, reverse=True) if f"</span> {name}<" in part)
         ids = re.findall(r'22_scoreboard.html#([\w-]+)"', part)
         assert ids and {latest(claim(id))[1].verdict for id in ids} == {verdict}
-    shown = [one for one in artifacts() if one.paper == paper and not one.source.startswith(ADDED)]
-    rows = [line for line in text.splitlines() if line.startswith("| ") and ".html#" in line]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [one.source for one in shown]
-    assert {f'#{one.id}">' in text for one in shown} == {True}
+    shown = sorted((one for one in artifacts() if one.paper == paper), key=lambda one: int(one.chapter[:2]))
+    printed, ours = ([one for one in shown if one.source.startswith(ADDED) is wanted] for wanted in (False, True))
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and ".html#" in line]
+    assert [row.split(" | ")[0].removeprefix("| ").lower() for row in rows] == [one.source.lower() for one in printed]
+    assert re.findall(r'#([\w-]+)">', tables) == [one.id for one in printed + ours]

@@ -21,7 +21,7 @@ def test_a_report_is_shown_as_a_table(tmp_path):
     lines = tested.filled("Before.\n\n<!-- campaign: bad_inputs -->\n\nAfter.", tmp_path).splitlines()
     assert lines[4:7] == ["| records | 3 | 2 | 1 | 0.26 | 13 |", "| corpora | 4 | 4 | 0 | 1.50 | 1.0 |",
                           "| all | 7 | 6 | 1 | 1.50 | 13 |"]
-    assert lines[0] == "Before." and lines[-1] == "After." and "elsewhere: 0." in lines[-3]
+    assert lines[0] == "Before." and lines[-1] == "After." and "folders: 0." in lines[-3]
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.0, "<0.01"), (0.0049, "<0.01"), (0.005, "0.01"), (0.256, "0.26")])
@@ -43,7 +43,7 @@ def test_the_kills_are_shown_by_moment(tmp_path):
                         "after the record | values compared |")
     assert lines[2:5] == ["| counting | 2 | 3 | 0 | 2 | 1 | 0 | 1,200 |",
                           "| two processes | 2 | 2 | 2 | 0 | 0 | 0 | 34 |", "| all | 4 | 5 | 2 | 2 | 1 | 0 | 1,234 |"]
-    assert lines[-1].endswith("a full disk: 4 of 5; a read-only disk: 0 of 1.") and "undisturbed: 0." in lines[-1]
+    assert lines[-1].endswith("a full disk: 4 of 5; a read-only disk: 0 of 1.") and "undisturbed ones: 0." in lines[-1]
 
 
 def test_the_kills_are_as_many_as_were_asked_for():

@@ -33,7 +33,7 @@ class Cluster:
     """The assumptions about the GPUs: their kind, the share of the half-precision peak that training sustains, and the
     dollars for an hour of one.
 
-    The defaults are two published runs of GPT-2 small on A100s: nanoGPT's share of the peak, and llm.c's price.
+    The defaults follow two published runs of GPT-2 small on A100s: about nanoGPT's share of the peak, llm.c's price.
     Raises ReproError for an unknown GPU, a share outside 0 to 1 and a price below 0.
 
     >>> Cluster(price=2.5).sustained / 1e12  # TFLOP/s of one GPU
@@ -194,7 +194,7 @@ def needs(cluster: Cluster | None = None) -> "pandas.DataFrame":
             "FLOPs": f"{small.flops:.1e}",
             f"GB a GPU, {n_gpus}": " / ".join(f"{one.memory_bytes / 1e9:,.0f}" for one in found),
             f"hours on {n_gpus}": " / ".join(as_hours(one.hours) for one in found),
-            "of them all-reduce": " / ".join(percent(one.waiting) for one in found),
+            "share in the all-reduce": " / ".join(percent(one.waiting) for one in found),
             f"dollars, {n_gpus}": " / ".join(f"{one.dollars:,.0f}" for one in found)})
     return pandas.DataFrame(rows)
 
@@ -210,7 +210,7 @@ def times() -> "pandas.DataFrame":
     return pandas.DataFrame([{
         "run": row["run"], "time as printed": row["time_as_printed"], "FLOPs": f"{flops:.1e}",
         "peak": f"{row['gpu']}, {'half' if row['half_precision'] == 'yes' else 'single'} precision",
-        "share of the peak": percent(share), "of the other precision's": percent(other) if other < 1 else "–",
+        "share of the peak": percent(share), "share in the other precision": percent(other) if other < 1 else "–",
         "source": row["source"], "remark": row["note"]} for row, flops, share, other in shares()])
 
 
