@@ -22,7 +22,7 @@ FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>',
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
 TEXTS = re.compile(r'<table class="texts" id="([^"]+)">')
 PART = re.compile(r'<section class="(explorer|planner|playground)" aria-label="([^"]*)"')
-CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # the first line after its number
+CAPTION = re.compile(r'\s*(?:<div>)?(.*?)(?:<div class="data">.*?)?</(?:div|figcaption)>', re.DOTALL)  # its first line
 PLACE = "<!-- pictures -->"
 BOARD = "22_scoreboard"  # it has a row for every claim
 WIDE, HIGH = 8, 9  # the most cells of a table that its thumbnail shows

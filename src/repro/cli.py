@@ -210,8 +210,8 @@ def run(
     shown = next((one for one in artifacts() if chosen in one.experiments and runs[0].scale in one.scales), None)
     if shown:
         planned = shown.plan(runs[0].scale)
-        told = [] if all(one.model_copy(update={"seed": planned[0].seed}) in planned for one in runs) else sets or []
-        words = ["--scale", runs[0].scale, *(word for item in told for word in ("--set", item)),
+        needed = [] if all(one.model_copy(update={"seed": planned[0].seed}) in planned for one in runs) else sets or []
+        words = ["--scale", runs[0].scale, *(word for item in needed for word in ("--set", item)),
                  *(["--results", str(results)] if results else [])]
         typer.echo(f"Show them with: repro show {shown.id} {shlex.join(words)}")
 

@@ -359,6 +359,18 @@ def test_what_chapters_show_is_found_again(tmp_path):
     assert (tmp_path / f"gallery/{figure.id}.svg").read_text() == "<svg><text>x</text></svg>"
 
 
+@pytest.mark.parametrize("rest", ["", "<div>records</div>"])
+def test_the_caption_of_a_picture_ends_before_the_link_to_its_data(rest, tmp_path):
+    import downloads
+
+    shown = gallery.Gallery(tmp_path / "gallery")
+    figure = (f'<figure class="drawing"><svg></svg><figcaption><span class="of-figure">Figure 7.2</span> Ours (filled)'
+              f'{rest}{downloads.link("figure-7-2.csv")}</figcaption></figure>')
+    shown.visit("07_pg19", figure)
+    one, = shown.figures
+    assert one.caption.startswith("Ours (filled)") and "CSV" not in one.caption and one.number == "Figure 7.2"
+
+
 def test_a_page_loads_no_script_that_it_does_not_need():
     icons = '<script src="_static/vendor/fontawesome/6/js/all.min.js">\n</script>'
     other = '<script src="a.js"></script>'

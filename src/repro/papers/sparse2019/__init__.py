@@ -17,8 +17,8 @@ register(Paper(
     part="Sparse Transformer", chapters=(13, 15),
     weights=lambda: max(float(row["parameters_millions"])
                         for row in printed_rows("sparse2019_table1_density_modelling") if "Sparse" in row["model"]),
-    says="Two sparse patterns replace dense attention at a fraction of the cost, and each predicts its own kind of data "
-         "better.",
+    says="Two sparse patterns replace dense attention at a fraction of the cost, and each is best on its own kind of "
+         "data.",
     finding=Finding(
         "On images, strided attention takes {0.size:.0%} fewer operations. We cannot say here which pattern predicts "
         "text best: our dense attention is no better than a local window.",
