@@ -5,11 +5,12 @@ import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError, short
+from repro.paths import locked
 
 LAYERS = "n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"
 HINT = "give a checkpoint of that kind"
@@ -36,13 +37,15 @@ def located(name_or_folder: str | Path) -> str | Path:
 @contextmanager
 def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
     """Within it a checkpoint is read from where it says: the folder of a fetched model, another folder, or a hub name
-    such as `example`.
+    such as `example`. A model that a killed save was replacing is put back first.
 
     Raises ReproError for what is no name, when there is none, when the hub cannot be reached, for a damaged one, and
     for one that cannot be loaded with its settings.
     """
     try:
         known = isinstance(name_or_folder, (str, Path))
+        if known:
+            _put_back(Path(name_or_folder))
         name_or_folder = located(name_or_folder) if known else name_or_folder
     except OSError:  # too long for a file system
         known = False
@@ -157,31 +160,59 @@ def _n_weights(path: Path) -> int:
 def whole_folder(folder: str | Path) -> Iterator[Path]:
     """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
-    Raises ReproError when the disk refuses. No unfinished folder stays if the block raises.
+    Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file or a link. No
+    unfinished folder stays if the block raises. After a kill the old folder or the new one is there, or the old one
+    lies hidden beside its place, and the next save or `reading` puts it back.
     """
     from safetensors import SafetensorError
 
     folder = Path(folder)
-    unfinished, before = (folder.with_name(f".{folder.name}.{end}") for end in ("unfinished", "before"))
-    shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
+    if not folder.name or folder.is_symlink() or folder.exists() and not folder.is_dir():
+        what = "the current folder" if not folder.name else "a link" if folder.is_symlink() else "a file"
+        raise ReproError(f"a model is saved as a folder of its own, but {folder} is {what}; it was left as it is. Give "
+                         "the name of a new folder, or of one that can be replaced.")
+    unfinished, before = _beside(folder)
+    _tidy(folder)
     try:
         yield unfinished
         for path in unfinished.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        shutil.rmtree(before, ignore_errors=True)
-        if folder.exists():
-            folder.rename(before)  # a kill must not leave a part of it under its name
-        unfinished.rename(folder)
+        with locked(folder.parent):  # a reader must not put the old one back in between
+            if folder.exists():
+                folder.rename(before)  # a kill must not leave a part of it under its name
+            unfinished.rename(folder)
     except (OSError, SafetensorError) as error:
         raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
                          "was.") from error
     finally:
+        _tidy(folder)
+
+
+def _beside(folder: Path) -> tuple[Path, Path]:
+    """Where `whole_folder` writes the new folder, and where it puts the old one while it replaces it."""
+    return folder.with_name(f".{folder.name}.unfinished"), folder.with_name(f".{folder.name}.before")
+
+
+def _tidy(folder: Path) -> None:
+    """Delete an unfinished folder, and put back the old one, or delete it, too, if the new one is there."""
+    unfinished, before = _beside(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    _put_back(folder)
+    if folder.exists() and before.exists():
+        with suppress(OSError):
+            before.rename(unfinished)  # what bears the name `before` is whole, even if a kill comes now
         shutil.rmtree(unfinished, ignore_errors=True)
-        if folder.exists():
-            shutil.rmtree(before, ignore_errors=True)
-        elif before.exists():
-            before.rename(folder)
+
+
+def _put_back(folder: Path) -> None:
+    """Give the old folder its name again where a kill left none under it."""
+    with suppress(OSError):  # a name too long, or a disk that cannot be written
+        if not folder.name or folder.exists() or not (before := _beside(folder)[1]).is_dir():
+            return
+        with locked(folder.parent):
+            if before.is_dir() and not folder.exists():  # another process may have been first
+                before.rename(folder)
 
 
 @contextmanager

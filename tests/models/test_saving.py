@@ -25,7 +25,7 @@ from repro.attention import (
     SlidingWindow,
     Strided,
 )
-from repro.checkpoints import whole_folder
+from repro.checkpoints import reading, whole_folder
 from repro.errors import ReproError
 from repro.models import (
     GPT,
@@ -201,14 +201,64 @@ for content in ("old", "new"):
 """
 
 
-@pytest.mark.parametrize("event,number", [("os.rename", 1), ("os.rename", 2), ("os.remove", 1), ("os.remove", 2)])
-def test_a_kill_while_a_model_is_replaced_never_leaves_a_part_of_it(tmp_path, event, number):
+KILLS = [("os.rename", 1, "old"), ("os.rename", 2, "old"), ("os.rename", 3, "new"), ("os.remove", 1, "new"),
+         ("os.remove", 2, "new")]  # the third name that is changed, and what is removed, are those of the old model
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.glob("*")}
+
+
+@pytest.mark.parametrize("event,number,whole", KILLS)
+def test_a_kill_while_a_model_is_replaced_keeps_one_of_the_two_for_readers(tmp_path, event, number, whole):
     left_by_a_kill(tmp_path, SAVE_TWICE, event, number)
-    found = {path.name: path.read_text() for path in (tmp_path / "model").glob("*")}
-    assert found in ({}, {"a": "old", "b": "old"}, {"a": "new", "b": "new"})
+    under_its_name = contents(tmp_path / "model")
+    assert under_its_name == ({} if (event, number) == ("os.rename", 2) else {"a": whole, "b": whole})
+    with reading(tmp_path / "model", "gpt2") as found:
+        assert contents(found) == {"a": whole, "b": whole}
+
+
+@pytest.mark.parametrize("event,number,whole", KILLS)
+def test_a_kill_while_a_model_is_replaced_keeps_one_of_the_two_for_the_next_save(tmp_path, event, number, whole):
+    left_by_a_kill(tmp_path, SAVE_TWICE, event, number)
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "model"):
+        assert contents(tmp_path / "model") == {"a": whole, "b": whole}
+        raise ZeroDivisionError
+    assert contents(tmp_path / "model") == {"a": whole, "b": whole}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]  # and what was left is gone
     with whole_folder(tmp_path / "model") as unfinished:
         unfinished.mkdir()
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]  # and what was left is gone
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]
+
+
+def test_a_model_is_loaded_after_a_kill_took_its_name(tiny_gpt2, tmp_path):
+    model = tiny_gpt2()
+    save_model(model, tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / ".model.before")
+    assert torch.equal(load_model(tmp_path / "model").lm_head.weight, model.lm_head.weight)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(("name", "what"), [("thesis.tex", "a file"), ("to-a-file", "a link"),
+                                            ("to-a-folder", "a link"), ("to-nothing", "a link")])
+def test_a_file_or_a_link_is_never_replaced_by_a_model(tmp_path, tiny_gpt2, name, what):
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/notes").write_text("mine, too")
+    for link, target in (("to-a-file", "thesis.tex"), ("to-a-folder", "folder"), ("to-nothing", "nothing")):
+        (tmp_path / link).symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ReproError, match=f"/{name} is {what}; it was left as it is. Give the name of a new") as raised:
+        save_model(tiny_gpt2(), tmp_path / name)
+    assert "\n" not in str(raised.value) and sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "thesis.tex").read_text() == "mine" and (tmp_path / name).is_symlink() == (what == "a link")
+
+
+def test_the_current_folder_is_never_replaced_by_a_model(tmp_path, tiny_gpt2, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReproError, match=r"but \. is the current folder; it was left as it is"):
+        save_model(tiny_gpt2(), ".")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, monkeypatch):

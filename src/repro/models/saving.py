@@ -30,8 +30,9 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
     weights: "fp32", or "bf16", which rounds them and takes half the space. Under torchrun only the first process
     writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights without a
-    device, and a full disk. RoBERTa of transformers does not load again if its vocabulary was
-    resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer does.
+    device, a file or a link with the name of the folder, and a full disk. RoBERTa of transformers does not load again
+    if its vocabulary was resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer
+    does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
     >>> sorted(file.name for file in (folder / "base").iterdir())
