@@ -136,6 +136,29 @@ def test_a_folder_where_a_file_should_be_is_told(tmp_path):
     assert os.listdir(tmp_path) == ["folder"]
 
 
+FORK = """
+import fcntl, os, signal, time
+from pathlib import Path
+from repro.paths import locked
+with locked(Path(".")) as alone:
+    child = os.fork()
+    if not child:
+        time.sleep(100)
+        os._exit(0)
+try:
+    fcntl.flock(os.open(".", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print(alone, "free")
+except OSError:
+    print(alone, "taken")
+os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_lock_ends_with_its_block_where_a_forked_process_goes_on(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "True free\n", done.stderr
+
+
 WRITE = "from repro.paths import write_atomic\nwatch()\nwrite_atomic('file', 'new')"
 
 

@@ -82,4 +82,6 @@ def locked(folder: Path) -> Iterator[bool]:
             alone = True
         yield alone
     finally:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
         os.close(handle)
