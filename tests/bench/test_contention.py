@@ -60,6 +60,18 @@ def test_a_real_process_times_real_steps():
         contention.in_a_process("sleep", contention.IDLE, 2, 256, 0, 2, 60.0)
 
 
+@pytest.mark.parametrize(("said", "told"), [
+    ("", "its process ended with status -9 and said nothing; free some memory and run it again."),
+    (" \n", "its process ended with status -9 and said nothing; free some memory and run it again."),
+    ("first\nlast\n", "last")])
+def test_a_process_that_stops_is_told_in_one_line(monkeypatch, said, told):
+    monkeypatch.setattr("subprocess.run", lambda *_, **how: type("Done", (), {
+        "returncode": -9, "stdout": "", "stderr": said}))
+    with pytest.raises(ReproError) as raised:
+        contention.in_a_process("spin", "idle", 2, 64, 8, 1, 1.0)
+    assert str(raised.value) == f"the timing of threads that spin stopped: {told}"
+
+
 def test_no_step_begins_when_patience_has_ended():
     now = [0.0]
 

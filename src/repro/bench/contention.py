@@ -67,7 +67,9 @@ def in_a_process(way: str, state: str, cores: int, *sizes: float) -> list[float]
     code = f"import json; from repro.bench.contention import timed; print(json.dumps(timed({state!r}, *{sizes})))"
     done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True)
     if done.returncode:
-        raise ReproError(f"the timing of threads that {way} stopped: {done.stderr.strip().splitlines()[-1]}")
+        told = done.stderr.strip().splitlines() or [
+            f"its process ended with status {done.returncode} and said nothing; free some memory and run it again."]
+        raise ReproError(f"the timing of threads that {way} stopped: {told[-1]}")
     return json.loads(done.stdout)
 
 
