@@ -45,7 +45,8 @@ def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, 
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV; a column that a row lacks, None and NaN are empty, and other floats have six significant digits.
+    """Rows as CSV; a column that a row lacks, None and NaN are empty, a whole number has all of its digits, also as a
+    float, and other floats have six significant ones.
 
     >>> print(as_csv([{"line": "a", "loss": 2 / 3}, {"line": "b", "loss": None, "steps": 1_234_567}]), end="")
     line,loss,steps

@@ -98,10 +98,10 @@ def test_weights_keep_three_digits_and_leave_zeros_empty():
     assert as_csv(found.values) == "panel,query,key 0,key 1\nhead,0,1,\nhead,1,0.123,\n"
 
 
-def test_a_csv_has_all_columns_and_six_digits():
+def test_a_csv_has_all_columns_whole_numbers_and_six_digits_of_others():
     rows = [{"a": 1 / 3, "b": "x, y"}, {"a": float("nan"), "c": 2.0},
-            {"a": np.float32(0.5), "b": True, "c": 12_345_678}]
-    assert as_csv(rows) == 'a,b,c\n0.333333,"x, y",\n,,2\n0.5,True,12345678\n'
+            {"a": np.float32(0.5), "b": True, "c": 12_345_678}, {"a": 87_654_321.0, "c": 12_345_678.5}]
+    assert as_csv(rows) == 'a,b,c\n0.333333,"x, y",\n,,2\n0.5,True,12345678\n87654321,,1.23457e+07\n'
 
 
 def test_a_page_carries_the_values_out_of_sight():

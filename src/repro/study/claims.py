@@ -271,15 +271,19 @@ class Claim(Based):
 
 
 def mixed(records: Sequence[Record]) -> str:
-    """The seeds with runs from several kinds of machine, which round differently, and the kinds; "" if there are none.
-    """
+    """The seeds with runs from several kinds of machine, which round differently, and the kinds of each; "" if there
+    are none."""
     kinds: dict[int, set[str]] = {}
     for record in records:
         made = record.environment
         kinds.setdefault(record.seed, set()).add(made["cpu"] if made["device"] == "cpu" else made["device"])
-    several = {seed: found for seed, found in sorted(kinds.items()) if len(found) > 1}
-    names = " and ".join(sorted(set().union(*several.values())))
-    return f"runs of seed {', '.join(map(str, several))} come from {names}" if several else ""
+    seeds: dict[str, list[str]] = {}  # of each mixture, the one of the lowest seed first
+    for seed, found in sorted(kinds.items()):
+        if len(found) > 1:
+            seeds.setdefault(" and ".join(sorted(found)), []).append(str(seed))
+    told = ", ".join(f"of seed {', '.join(of)}{'' if k else ' come'} from {names}"
+                     for k, (names, of) in enumerate(seeds.items()))
+    return f"runs {told}" if told else ""
 
 
 _verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) -> verdict
