@@ -1,6 +1,7 @@
 """Differences between the models of transformers: the name of their cache, `cache` from 5.24 on and `past_key_values`
 before; and what they do to logits."""
 
+import inspect
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -9,6 +10,7 @@ from importlib.metadata import version
 from repro.errors import ReproError
 
 NAMES = "cache", "past_key_values"
+OF_LAYERS = *NAMES, "past_key_value", "layer_past"
 # Settings of what happens to logits, with the values that change nothing.
 PLAIN = {"final_logit_softcapping": (None, 0), "logits_scaling": (None, 1), "logit_scale": (None, 1)}
 
@@ -23,6 +25,12 @@ def cache_name() -> str:
 def cache_argument(held) -> dict:
     """The argument that hands a model its cache: `model(ids, **cache_argument(held))`."""
     return {cache_name(): held}
+
+
+def layer_cache_name(layer) -> str | None:
+    """The argument by which a decoder layer takes a cache; None for a layer that names none."""
+    taken = inspect.signature(layer.forward).parameters
+    return next((name for name in OF_LAYERS if name in taken), None)
 
 
 def cache_in(named: Mapping):

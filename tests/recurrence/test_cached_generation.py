@@ -8,7 +8,8 @@ from torch import nn
 from repro.errors import ReproError
 from repro.models import load_causal_lm
 from repro.recurrence import RecurrenceConfig
-from repro.recurrence.decoders import recurrent_class
+from repro.recurrence.decoders import memory_class, recurrent_class
+from repro.recurrence.memories import complete
 from repro.recurrence.windowed import WindowByWindow
 
 SETTINGS = [{}, {"insert_layer": 0, "pool": "max"}, {"insert_layer": 2, "residual": True, "normalize": True},
@@ -134,3 +135,19 @@ def test_an_opened_plain_model_takes_a_cache(tmp_path):
     assert whole.shape[1] == 9
     with pytest.raises(ReproError, match="give it input_ids alone, without a mask"):
         model(ids, attention_mask=torch.ones_like(ids))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "olmo2"])
+@pytest.mark.parametrize(("window", "overlap", "seen"), [(8, 1, 0), (6, 0, 0), (8, 0, 1)])
+def test_windows_too_short_to_be_compressed_leave_no_vectors(family, window, overlap, seen):
+    given = complete("compressed", rate=8, windows=2)
+    model, ids = shaken(memory_class(plain_class(family))(config(family), given)), text(9)
+    _, state = model._read_window(ids[:, :window], None, window - overlap)
+    assert model.memory.before(state)[0].shape[1] == seen
+    used = kept(model)
+    found = model.generate(ids, 9, window=window, overlap=overlap)
+    cached, used[:] = list(used), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "_reader", WindowByWindow._reader)
+        assert model.generate(ids, 9, window=window, overlap=overlap).tolist() == found.tolist()
+    torch.testing.assert_close(torch.stack(cached), torch.stack(used), rtol=1e-6, atol=1e-6)

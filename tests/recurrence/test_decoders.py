@@ -11,6 +11,7 @@ from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.models import load_causal_lm, save_causal_lm
 from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
+from repro.recurrence.windowed import WindowByWindow
 from repro.windows import windows
 
 SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True},
@@ -58,7 +59,7 @@ def by_hand(model, ids, window, overlap):
             part = nn.functional.pad(part, (1, 0), value=config.opening_token)
         h_prev = None if z is None else model.recurrence(*z)
         n, length = 0 if h_prev is None else h_prev.shape[1], part.shape[1]
-        hidden, pooled, layer_input = base.embed_tokens(part), [], None
+        hidden, pooled, layer_input = base.get_input_embeddings()(part), [], None
         for index, layer in enumerate(base.layers):
             sees = n and (settings.insert == "every" or index == settings.insert_layer)
             if settings.residual and index == settings.insert_layer:
@@ -78,13 +79,13 @@ def by_hand(model, ids, window, overlap):
             hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=rotated)
             hidden = (hidden if isinstance(hidden, torch.Tensor) else hidden[0])[:, e:]
             pooled.append(hidden[:, n_open:].mean(1))
-        hidden = base.norm(hidden)[:, n_open:]
+        hidden = (base.final_layer_norm if config.model_type == "gpt_neox" else base.norm)(hidden)[:, n_open:]
         pooled[-1] = hidden.mean(1)
         if settings.normalize:
             pooled = [one / one.square().mean(-1, keepdim=True).sqrt() for one in pooled]
         z = sum(w * one for w, one in zip(model.recurrence.layer_weights, pooled, strict=True)),
         z += (layer_input,) if settings.residual else ()
-        logits.append(model.lm_head(hidden[:, 0 if start == 0 else overlap:]))
+        logits.append(model.get_output_embeddings()(hidden[:, 0 if start == 0 else overlap:]))
         start += window - overlap
         if start + overlap >= ids.shape[1]:
             break
@@ -108,11 +109,16 @@ def test_logits_and_gradients_equal_a_reading_by_hand(recurrent, family, setting
 
 
 @pytest.mark.parametrize("settings", [{"insert_layer": 2, "residual": True}, {"insert": "every", "n_embeddings": 2}])
-@pytest.mark.parametrize("family", ["olmo2", "stablelm", "phi3", "glm"])  # whose layers are not known inside
+@pytest.mark.parametrize("family", ["olmo2", "stablelm", "phi3", "glm", "gpt_neox"])  # not known inside
 def test_other_families_equal_a_reading_by_hand(recurrent, family, settings):
     model, ids = recurrent(family, {"opening_token": 1}, **settings), text(19)
     out, expected = model(ids, window=8, overlap=3).logits, by_hand(model, ids, 8, 3)
     torch.testing.assert_close(out, expected, rtol=1e-6, atol=1e-6)
+    with torch.no_grad():
+        _, z = model._read_window(ids[:, :6], None, 4)
+        cached, again = model._reader(z, 4), WindowByWindow._reader(model, z, 4)
+        for n in (3, 4, 6):
+            torch.testing.assert_close(cached(ids[:, :n]), again(ids[:, :n]), rtol=1e-6, atol=1e-6)
     made = model.generate(ids, 6, window=6, overlap=2)
     for n in range(19, 25):
         with torch.no_grad():

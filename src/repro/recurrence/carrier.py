@@ -84,12 +84,13 @@ class WithMemory(WindowByWindow):
         return None
 
     def _reader(self, z, stride):
-        """As in `WindowByWindow`. If the window sees vectors alone, each layer reads them first, so that its cache
-        begins with their keys and values."""
+        """As in `WindowByWindow`. If the window sees vectors alone, each layer reads them first, if there are any, so
+        that its cache begins with their keys and values."""
         vectors = self.memory.before(z)
         if vectors is None:
             return super()._reader(z, stride)
         self._check_attention()
+        vectors = {index: before for index, before in vectors.items() if before.shape[1]}
         cache, n_read = DynamicCache(), 0
         for index, before in vectors.items():
             self._block(index, before, cache=cache, start=-before.shape[1])

@@ -11,7 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from repro.checkpoints import config_of
 from repro.errors import ReproError, short
-from repro.hf_compat import cache_argument, check_logits
+from repro.hf_compat import check_logits, layer_cache_name
 from repro.ids import embedded
 from repro.recurrence.carrier import Recurrent, WithMemory
 from repro.recurrence.causal import ATTENTION
@@ -65,7 +65,7 @@ class MemoryDecoder(WithMemory):
     def _block(self, index, hidden, before=None, mix=None, everywhere=None, cache=None, start=0):
         """One layer (B, T, d). mix gets queries and keys before their rotation."""
         layer, n = self.base_model.layers[index], 0 if before is None else before.shape[1]
-        more = {} if cache is None else cache_argument(cache)
+        more = {} if cache is None else {layer_cache_name(layer): cache}
         cos, sin = self._rotation(index, hidden, start - n, start + hidden.shape[1])
         if self.config.model_type not in FAMILIES:
             return self._unknown_block(layer, hidden, before, mix, everywhere, (cos, sin), more)
@@ -101,9 +101,9 @@ class MemoryDecoder(WithMemory):
         return self.base_model.rotary_emb(hidden, torch.arange(start, stop, device=hidden.device)[None], *kind)
 
     def _reader(self, z, stride):
-        """As in `WithMemory`. A rotary embedding of type "longrope" turns all keys in another way once the window is
-        long, so there is no cache."""
-        if "longrope" in kinds_of_rotation(self.config):
+        """As in `WithMemory`. There is no cache if a layer takes none, or if a rotary embedding of type "longrope"
+        turns all keys in another way once the window is long."""
+        if "longrope" in kinds_of_rotation(self.config) or not all(map(layer_cache_name, self.base_model.layers)):
             return super(WithMemory, self)._reader(z, stride)
         return super()._reader(z, stride)
 
