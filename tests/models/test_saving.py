@@ -195,7 +195,7 @@ from repro.checkpoints import whole_folder
 for content in ("old", "new"):
     with whole_folder("model") as unfinished:
         unfinished.mkdir()
-        for name in ("a", "b"):
+        for name in ("config.json", "b"):
             (unfinished / name).write_text(content)
     watch()
 """
@@ -213,18 +213,18 @@ def contents(folder):
 def test_a_kill_while_a_model_is_replaced_keeps_one_of_the_two_for_readers(tmp_path, event, number, whole):
     left_by_a_kill(tmp_path, SAVE_TWICE, event, number)
     under_its_name = contents(tmp_path / "model")
-    assert under_its_name == ({} if (event, number) == ("os.rename", 2) else {"a": whole, "b": whole})
+    assert under_its_name == ({} if (event, number) == ("os.rename", 2) else {"config.json": whole, "b": whole})
     with reading(tmp_path / "model", "gpt2") as found:
-        assert contents(found) == {"a": whole, "b": whole}
+        assert contents(found) == {"config.json": whole, "b": whole}
 
 
 @pytest.mark.parametrize("event,number,whole", KILLS)
 def test_a_kill_while_a_model_is_replaced_keeps_one_of_the_two_for_the_next_save(tmp_path, event, number, whole):
     left_by_a_kill(tmp_path, SAVE_TWICE, event, number)
     with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "model"):
-        assert contents(tmp_path / "model") == {"a": whole, "b": whole}
+        assert contents(tmp_path / "model") == {"config.json": whole, "b": whole}
         raise ZeroDivisionError
-    assert contents(tmp_path / "model") == {"a": whole, "b": whole}
+    assert contents(tmp_path / "model") == {"config.json": whole, "b": whole}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]  # and what was left is gone
     with whole_folder(tmp_path / "model") as unfinished:
         unfinished.mkdir()
@@ -263,7 +263,7 @@ def test_the_current_folder_is_never_replaced_by_a_model(tmp_path, tiny_gpt2, mo
 
 def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
-    (tmp_path / "model/a").write_text("old")
+    (tmp_path / "model/config.json").write_text("old")
     rename = Path.rename
 
     def refuse(path, target):
@@ -276,4 +276,15 @@ def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, mo
         with whole_folder(tmp_path / "model") as unfinished:
             unfinished.mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert (tmp_path / "model/a").read_text() == "old"
+    assert (tmp_path / "model/config.json").read_text() == "old"
+
+
+def test_a_folder_of_other_files_is_not_replaced(tiny_gpt2, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/notes.txt").write_text("mine")
+    with pytest.raises(ReproError, match="thesis holds files that are no model, which saving one there would delete"):
+        save_model(tiny_gpt2(), tmp_path / "thesis")
+    assert [path.name for path in tmp_path.rglob("*")] == ["thesis", "notes.txt"]
+    (tmp_path / "empty").mkdir()
+    save_model(tiny_gpt2(), tmp_path / "empty")
+    assert (tmp_path / "empty/config.json").exists()
