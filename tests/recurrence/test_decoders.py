@@ -18,6 +18,10 @@ SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True},
             {"insert_layer": 2, "residual": True, "normalize": True}, {"n_embeddings": 2}, {"insert": "every"}]
 
 
+OTHERS = {"olmo2": {}, "stablelm": {}, "phi3": {}, "glm": {}, "gpt_neox": {}, "ministral3": {"rope_parameters": {
+    "rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 4}}}
+
+
 @pytest.fixture
 def folder(tmp_path):
     """The folder of a tiny decoder: (family, **config changes)."""
@@ -76,7 +80,8 @@ def by_hand(model, ids, window, overlap):
                 seen = seen & ((i - j < config.sliding_window) | (j < 0))
             if sees:
                 hidden = torch.cat([h_prev, hidden], 1)
-            hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=rotated)
+            hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=rotated,
+                           position_ids=positions.clamp(min=0))
             hidden = (hidden if isinstance(hidden, torch.Tensor) else hidden[0])[:, e:]
             pooled.append(hidden[:, n_open:].mean(1))
         hidden = (base.final_layer_norm if config.model_type == "gpt_neox" else base.norm)(hidden)[:, n_open:]
@@ -109,9 +114,9 @@ def test_logits_and_gradients_equal_a_reading_by_hand(recurrent, family, setting
 
 
 @pytest.mark.parametrize("settings", [{"insert_layer": 2, "residual": True}, {"insert": "every", "n_embeddings": 2}])
-@pytest.mark.parametrize("family", ["olmo2", "stablelm", "phi3", "glm", "gpt_neox"])  # not known inside
+@pytest.mark.parametrize("family", OTHERS)  # whose layers are not known inside
 def test_other_families_equal_a_reading_by_hand(recurrent, family, settings):
-    model, ids = recurrent(family, {"opening_token": 1}, **settings), text(19)
+    model, ids = recurrent(family, OTHERS[family] | {"opening_token": 1}, **settings), text(19)
     out, expected = model(ids, window=8, overlap=3).logits, by_hand(model, ids, 8, 3)
     torch.testing.assert_close(out, expected, rtol=1e-6, atol=1e-6)
     with torch.no_grad():
@@ -316,6 +321,33 @@ def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family, settings
     plain, compiled = gradients(model), gradients(torch.compile(model, backend="eager"))
     for a, b in zip(plain, compiled, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("family", "changes", "words"), [
+    ("nanochat", {"final_logit_softcapping": None}, "a model of type nanochat does more than its layers, .* off by"),
+    ("gemma4_text", {"hidden_size_per_layer_input": 0}, r"type gemma4_text cannot be read layer by layer \(Ambiguous")])
+def test_models_that_are_not_their_layers_alone_are_refused_in_one_line(folder, family, changes, words):
+    with pytest.raises(ReproError, match=words) as error:
+        RecurrentLM.from_pretrained(folder(family, **changes))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_other_families_are_their_layers(folder, family):
+    for dtype in (torch.float32, torch.bfloat16):
+        model = RecurrentLM.from_pretrained(folder(family, **OTHERS[family] | {"opening_token": 1}), dtype=dtype)
+        assert model.dtype == dtype and model(text(9), window=4).logits.isfinite().all()
+
+
+def test_the_embedding_dropout_of_starcoder_is_that_of_the_plain_model(folder):
+    from transformers import AutoModelForCausalLM
+
+    path, ids, seen = folder("starcoder2", embedding_dropout=0.5), text(9), []
+    for model in (RecurrentLM.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path)):
+        model.train().base_model.layers[0].register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+        torch.manual_seed(3)
+        model(ids)
+    assert torch.equal(*seen) and (seen[0] == 0).float().mean() > 0.3
 
 
 def test_experts_are_refused(tmp_path):

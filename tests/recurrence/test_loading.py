@@ -73,10 +73,25 @@ def test_a_config_that_is_none_is_refused_in_one_line(llama, read, text, words):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "bogus"])
-def test_an_attention_function_that_cannot_see_the_vector_is_refused_before_loading(llama, name):
-    with pytest.raises(ReproError, match=f"is '{name}'; a decoder with a memory needs repro_memory or sdpa or eager,"):
-        RecurrentLM.from_pretrained(llama, attn_implementation=name)
+@pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "bogus", "eager", "sdpa"])
+def test_an_attention_function_that_cannot_see_the_vector_is_refused_before_loading(llama, tiny_gpt2, tmp_path, name):
+    tiny_gpt2().save_pretrained(tmp_path / "gpt2")
+    for folder, kind in ((llama, "RecurrentLlamaForCausalLM"), (tmp_path / "gpt2", "RecurrentLM")):
+        with pytest.raises(ReproError, match=f"is '{name}'; a {kind} needs repro_memory, which handles"):
+            RecurrentLM.from_pretrained(folder, attn_implementation=name)
+        again = RecurrentLM.from_pretrained(folder, attn_implementation="repro_memory")
+        assert again.config._attn_implementation == "repro_memory"
+
+
+@pytest.mark.parametrize(("key", "stored"), [("memory", "gated"), ("memory", ["gated"]), ("memory", {"n_tokens": 3}),
+                                             ("recurrence", "yes")])
+def test_stored_settings_that_are_none_are_refused_in_one_line(llama, key, stored):
+    config = json.loads((llama / "config.json").read_text())
+    (llama / "config.json").write_text(json.dumps(config | {key: stored}))
+    for read in ((lambda: with_memory(llama, "gated"), lambda: with_memory(llama)) if key == "memory" else
+                 (lambda: RecurrentLM.from_pretrained(llama),)):
+        with pytest.raises(ReproError, match=rf"{key} in the config.json of .* is .*; it must be the settings that"):
+            read()
 
 
 def test_a_missing_package_is_named(tiny_gpt2, tmp_path, monkeypatch):
@@ -88,7 +103,7 @@ def test_a_missing_package_is_named(tiny_gpt2, tmp_path, monkeypatch):
     tiny_gpt2().save_pretrained(tmp_path)
     monkeypatch.setattr(GPT2LMHeadModel, "from_pretrained", absent)
     with pytest.raises(ReproError, match="cannot be loaded: flash_attn is not installed. Install the package"):
-        RecurrentLM.from_pretrained(tmp_path, attn_implementation="flash_attention_2")
+        RecurrentLM.from_pretrained(tmp_path)
 
 
 def test_a_recurrent_decoder_is_pickled(llama):

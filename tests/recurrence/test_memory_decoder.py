@@ -116,11 +116,13 @@ def test_vectors_before_a_window_of_another_family_are_earlier_tokens(made, fami
 
 
 @pytest.mark.parametrize("name", ["infini", "knn"])
-def test_a_memory_inside_the_attention_is_refused_in_another_family(made, name):
+def test_a_memory_inside_the_attention_is_refused_in_another_family(made, name, tmp_path):
+    plain_class("stablelm")(config("stablelm")).save_pretrained(tmp_path)
     model = made("stablelm", name, opening=None)
-    with pytest.raises(ReproError, match=f"memory '{name}' changes the attention inside a layer, and is not possible "
-                                         "in a model of type stablelm; choose another, or give GPT-2, Llama"):
-        model(text(9), window=4)
+    for read in (lambda: model(text(9), window=4), lambda: with_memory(tmp_path, name)):
+        with pytest.raises(ReproError, match=f"memory '{name}' changes the attention inside a layer, and is not "
+                                             "possible in a model of type stablelm; choose another, or give GPT-2, L"):
+            read()
 
 
 def test_layers_with_a_mask_of_their_own_are_refused(made):
@@ -145,16 +147,19 @@ def test_a_cache_scores_as_the_plain_model_with_windows_that_overlap(made, famil
 
 
 @every_memory
-def test_recomputation_changes_no_gradient(made, monkeypatch, name):
+@pytest.mark.parametrize("together", [1, 2048], ids=["one by one", "in groups"])
+def test_recomputation_changes_no_gradient(made, monkeypatch, name, together):
     model, ids, found = made("gemma3_text", name).train(), text(19), {}
-    monkeypatch.setattr(type(model), "together", 1)  # Gemma's norms, in single precision, round many windows otherwise
+    monkeypatch.setattr(type(model), "together", together)
     for how in ("none", "layer", "window+layer"):
         model.zero_grad()
         model(ids, window=8, overlap=2, labels=ids, recompute=how, return_logits=False).loss.backward()
         found[how] = {key: weight.grad.clone() for key, weight in model.named_parameters()}
     for key, gradient in found["none"].items():
         torch.testing.assert_close(found["layer"][key], gradient, rtol=1e-8, atol=1e-10)
-        torch.testing.assert_close(found["window+layer"][key], gradient, rtol=1e-8, atol=1e-10)
+        # Read one by one: Gemma's norms, in single precision, round groups of windows otherwise.
+        within = {"rtol": 1e-8, "atol": 1e-10} if together == 1 else {"rtol": 1e-5, "atol": 1e-7}
+        torch.testing.assert_close(found["window+layer"][key], gradient, **within)
 
 
 @every_memory

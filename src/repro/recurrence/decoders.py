@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
@@ -14,9 +16,7 @@ from repro.errors import ReproError, short
 from repro.hf_compat import check_logits, layer_cache_name
 from repro.ids import embedded
 from repro.recurrence.carrier import Recurrent, WithMemory
-from repro.recurrence.causal import ATTENTION
 from repro.recurrence.opening import open_windows
-from repro.recurrence.windowed import check_attention
 
 FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # whose layers are read as they are here
 KNOWN = "give GPT-2, Llama, Mistral, Qwen or Gemma"
@@ -57,7 +57,7 @@ class MemoryDecoder(WithMemory):
         hidden = embedded(self.get_input_embeddings(), ids)
         for name in DROPOUTS:
             hidden = getattr(self.base_model, name, nn.Identity())(hidden)
-        return hidden
+        return F.dropout(hidden, getattr(self.config, "embedding_dropout", 0.0), self.training)  # in Starcoder 2
 
     def _normed(self, hidden):
         return getattr(self.base_model, self.final_norm)(hidden)
@@ -68,6 +68,9 @@ class MemoryDecoder(WithMemory):
         more = {} if cache is None else {layer_cache_name(layer): cache}
         cos, sin = self._rotation(index, hidden, start - n, start + hidden.shape[1])
         if self.config.model_type not in FAMILIES:
+            if "position_ids" in inspect.signature(layer.forward).parameters:  # vectors have that of the first token
+                places = torch.arange(start - n, start + hidden.shape[1], device=hidden.device)
+                more["position_ids"] = places.clamp(min=0)[None]
             return self._unknown_block(layer, hidden, before, mix, everywhere, (cos, sin), more)
         if n:
             more["previous"] = _keys_and_values(layer, before, cos[:, :n], sin[:, :n])
@@ -173,13 +176,43 @@ def decoder_of(name_or_path) -> tuple:
     return config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
-def plain_decoder(name_or_path, **kwargs) -> tuple:
-    """`decoder_of` a model that can be given a memory. kwargs: of `from_pretrained`. Raises ReproError for another one,
-    and for an attention function that the memory's own cannot replace."""
-    check_attention(kwargs.get("attn_implementation") or ATTENTION, (ATTENTION, "sdpa", "eager"),
-                    "decoder with a memory")
+def plain_decoder(name_or_path) -> tuple:
+    """`decoder_of` a model that can be given a memory. Raises ReproError for another one."""
     config, plain = decoder_of(name_or_path)
     if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
         raise ReproError(f"{name_or_path} is a mixture of experts ({config.model_type}), whose layers cannot be given "
                          "h_prev; give Llama, Mistral, Qwen or Gemma without experts.")
     return config, plain
+
+
+@contextmanager
+def of_family(kind: str) -> Iterator[None]:
+    """Outside of FAMILIES, raise what a model cannot do as a ReproError: there each may need something of its own."""
+    try:
+        yield
+    except Exception as error:
+        if kind in FAMILIES or isinstance(error, ReproError):
+            raise
+        raise ReproError(f"a model of type {kind} cannot be read layer by layer ({type(error).__name__}: "
+                         f"{short(str(error))}); {KNOWN}.") from error
+
+
+@torch.no_grad()
+def check_reading(model: MemoryDecoder, plain: nn.Module) -> None:
+    """Raise ReproError for a model outside of FAMILIES whose layers alone are not the `plain` model, because that does
+    something around them, or that cannot read two windows with its memory."""
+    kind = model.config.model_type
+    if kind in FAMILIES:
+        return
+    with of_family(kind):
+        ids = torch.randint(model.config.vocab_size, (1, 8), generator=torch.Generator().manual_seed(0))
+        expected = plain.base_model(ids.to(plain.device), use_cache=False).last_hidden_state.to(model.device)
+        ids = ids.to(model.device)
+        hidden = model._embedded(ids, 1)  # without an opening token
+        for index in range(model.config.num_hidden_layers):
+            hidden = model._layer(index, hidden)
+        off = (model._normed(hidden) - expected).abs().max() / expected.abs().max()
+        if not off < torch.finfo(model.dtype).eps**0.5:
+            raise ReproError(f"a model of type {kind} does more than its layers, one after the other: without a memory "
+                             f"its states would be off by {off:.1%}; {KNOWN}.")
+        model(ids, window=4)

@@ -10,13 +10,14 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
-from repro.errors import ReproError
+from repro.errors import ReproError, short
 from repro.ids import embedded
 from repro.recurrence.carrier import Recurrent, WithMemory
-from repro.recurrence.decoders import memory_class, plain_decoder, recurrent_class
+from repro.recurrence.causal import ATTENTION
+from repro.recurrence.decoders import check_reading, memory_class, of_family, plain_decoder, recurrent_class
 from repro.recurrence.memories import complete
 from repro.recurrence.module import RecurrenceConfig, check_same, check_settings
-from repro.recurrence.windowed import in_class
+from repro.recurrence.windowed import check_attention, in_class
 
 BASE = "openai-community/gpt2"  # if the checkpoint can be read
 
@@ -126,15 +127,23 @@ def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check
         kind, stored, new = settings.get("model_type"), settings.get(cls.setting), cls
         base = GPT2LMHeadModel if kind == "gpt2" else None
         if base is None:
-            config, base = plain_decoder(name_or_path, **kwargs)
+            config, base = plain_decoder(name_or_path)
             new = other(base)
+        check_attention(kwargs.get("attn_implementation") or ATTENTION, new.attention, new.__name__)
+        if stored is not None and (not isinstance(stored, dict) or cls.setting == "memory" and "name" not in stored):
+            raise ReproError(f"{cls.setting} in the config.json of {name_or_path} is {short(stored)}; it must be the "
+                             "settings that were saved.")
         check(name_or_path, stored)
         if stored is not None:
             return whole(partial(PreTrainedModel.from_pretrained.__func__, new), kind, name_or_path, **kwargs)[0]
         if kind != "gpt2":
-            with torch.device("meta"):
+            with torch.device("meta"), of_family(kind):
                 new(config, given)  # refuses what cannot be read before its weights are
-        return in_class(new, whole(base.from_pretrained, kind, name_or_path, **kwargs)[0], given)
+        plain = whole(base.from_pretrained, kind, name_or_path, **kwargs)[0]
+        model = in_class(new, plain, given)
+        if kind != "gpt2":
+            check_reading(model, plain)
+        return model
 
 
 def _named(stored: dict) -> dict:
