@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
+from repro.hf_compat import cache_argument
 from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
 from repro.recurrence.causal import attention_with_previous
 
@@ -80,6 +81,27 @@ def test_masked_out_equals_gpt2_of_ordinary_initialisation_to_1e_6(tiny_config):
         logits = model(ids, window=16, recurrent=False).logits
         for k in (0, 16):
             torch.testing.assert_close(logits[:, k:k + 16], plain(ids[:, k:k + 16]).logits, rtol=0, atol=1e-6)
+
+
+def test_a_padding_mask_counts_for_the_keys_of_a_cache(tiny_recurrent, tiny_config):
+    from transformers import DynamicCache, GPT2LMHeadModel
+
+    model, ids = tiny_recurrent(), text(11)
+    plain = GPT2LMHeadModel(tiny_config(attn_implementation="eager")).eval()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    seen = torch.ones_like(ids)
+    seen[0, :3] = seen[1, 6] = 0  # padding in front, and a token left out
+    caches = DynamicCache(), DynamicCache()
+    for start, stop in ((0, 5), (5, 8), (8, 9), (9, 11)):
+        with torch.no_grad():
+            found, expected = (one.transformer(ids[:, start:stop], attention_mask=seen[:, :stop], use_cache=True,
+                                               **cache_argument(cache)).last_hidden_state
+                               for one, cache in zip((model, plain), caches, strict=True))
+        for a, b, row in zip(found, expected, seen[:, start:stop].bool(), strict=True):
+            torch.testing.assert_close(a[row], b[row], rtol=1e-5, atol=1e-5)
+    keys = torch.ones(1, 2, 3, 4)
+    with pytest.raises(ReproError, match="attention uses attention_mask, which is not possible with a carried state"):
+        attention_with_previous(None, keys, keys, keys, torch.ones(3, 3, dtype=torch.bool), previous=(keys, keys))
 
 
 @pytest.mark.parametrize("kind", ["embd_pdrop", "attn_pdrop", "resid_pdrop"])

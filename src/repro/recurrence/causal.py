@@ -17,15 +17,16 @@ def attention_with_previous(module, query, key, value, attention_mask=None, drop
 
     previous: (key, value), each (B, H, E, D). They are never queries: the E queries put in front only align the
     causal triangle with the longer keys, and their results are dropped. The same holds for keys of a cache, when there
-    are more of them than queries. Raises ReproError for `others` that would change the scores.
+    are more of them than queries. attention_mask: as the plain model has it, also for a cache; replaces the triangle.
+    Raises ReproError for a mask with h_prev, which it says nothing about, and `others` that would change the scores.
     """
-    check_scores(others)
+    check_scores(others if previous is None else others | {"attention_mask": attention_mask})
     if previous is not None:
         key, value = torch.cat([previous[0], key], 2), torch.cat([previous[1], value], 2)
     n_before = key.shape[2] - query.shape[2]
     if query.dtype == torch.bfloat16 and query.device.type == "cpu" and attention_mask is None:
         return plain_products(query, key, value, dropout, scaling).transpose(1, 2), None
-    if attention_mask is not None and n_before == 0:
+    if attention_mask is not None:
         out = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
     elif query.shape[2] == 1:  # generation with a cache: the single new position sees everything
         out = F.scaled_dot_product_attention(query, key, value, None, dropout, scale=scaling)
