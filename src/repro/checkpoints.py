@@ -161,8 +161,8 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
     """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
     Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file, a link, or a
-    folder of files without a config.json. No unfinished folder stays if the block raises. After a kill the old folder or the new one is there, or the old one
-    lies hidden beside its place, and the next save or `reading` puts it back.
+    folder of files without a config.json. No unfinished folder stays if the block raises. After a kill the old folder
+    or the new one is there, or the old one lies hidden beside its place, and the next save or `reading` puts it back.
     """
     from safetensors import SafetensorError
 
