@@ -160,9 +160,9 @@ def _n_weights(path: Path) -> int:
 def whole_folder(folder: str | Path) -> Iterator[Path]:
     """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
-    Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file, a link, or a
-    folder of files without a config.json. No unfinished folder stays if the block raises. After a kill the old folder
-    or the new one is there, or the old one lies hidden beside its place, and the next save or `reading` puts it back.
+    Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file or a link. No
+    unfinished folder stays if the block raises. After a kill the old folder or the new one is there, or the old one
+    lies hidden beside its place, and the next save or `reading` puts it back.
     """
     from safetensors import SafetensorError
 
@@ -171,9 +171,6 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
         what = "the current folder" if not folder.name else "a link" if folder.is_symlink() else "a file"
         raise ReproError(f"a model is saved as a folder of its own, but {folder} is {what}; it was left as it is. Give "
                          "the name of a new folder, or of one that can be replaced.")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").exists():
-        raise ReproError(f"{folder} holds files that are no model, which saving one there would delete; it was left as "
-                         "it is. Give the name of a new folder.")
     unfinished, before = _beside(folder)
     _tidy(folder)
     try:

@@ -30,9 +30,9 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
     weights: "fp32", or "bf16", which rounds them and takes half the space. Under torchrun only the first process
     writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights without a
-    device, a file or a link with the name of the folder, and a full disk. RoBERTa of transformers does not load again
-    if its vocabulary was resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer
-    does.
+    device, a file, a link, or a folder of other files under that name, and a full disk. RoBERTa of transformers does
+    not load again if its vocabulary was resized while its output layer was not tied (lm_head.bias keeps its size); our
+    Longformer does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
     >>> sorted(file.name for file in (folder / "base").iterdir())
@@ -47,6 +47,10 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
         raise ReproError(f"the weights of this {type(model).__name__} are on no device (meta); load them first.")
     if not is_first():
         return
+    folder = Path(folder)
+    if folder.is_dir() and not folder.is_symlink() and any(folder.iterdir()) and not (folder / "config.json").exists():
+        raise ReproError(f"{folder} holds files that are no model, which saving one there would delete; it was left as "
+                         "it is. Give the name of a new folder.")
     kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
     with whole_folder(folder) as unfinished, quietly():
         if description is None:
