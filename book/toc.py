@@ -27,10 +27,10 @@ def parts() -> list[dict]:
         members = list(group)
         planned = set().union(*(paper.planned for paper in members))
         pages = [paper.id for paper in members if (ROOT / f"book/{paper.id}.md").exists()]
-        files = pages + [f"notebooks/{path.stem}" for n in sorted(planned)
-                 for path in sorted((ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
+        chapters = [f"notebooks/{path.stem}" for n in sorted(planned)
+                    for path in sorted((ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
         first, last = min(planned), max(planned)
         span = f"chapter {first}" if first == last else f"chapters {first} to {last}"
-        if files:
-            found.append({"caption": f"{name} ({span})", "chapters": [{"file": file} for file in files]})
+        if chapters:
+            found.append({"caption": f"{name} ({span})", "chapters": [{"file": file} for file in pages + chapters]})
     return found

@@ -17,7 +17,7 @@ def bars():
 def test_a_drawing_is_shown_as_svg_with_a_caption_and_words_for_those_who_cannot_see_it():
     shown = bars()._repr_mimebundle_()
     assert shown["text/plain"] == "perplexity: baseline 15.25, <recurrent> 13.50."
-    assert shown["text/html"].startswith('<figure class="drawing">')
+    assert shown["text/html"].startswith('<figure class="drawing"')
     assert "<figcaption>Perplexity: baseline 15.25, &lt;recurrent&gt; 13.50.</figcaption>" in shown["text/html"]
     assert shown == bars()._repr_mimebundle_() and set(shown) == {"text/html", "text/plain"}
 

@@ -22,9 +22,13 @@ from repro.study.settings import SCALES
 
 
 def test_estimates_know_every_corpus_at_every_scale():
+    from repro.models.vocabulary import covers
+
     for scale in SCALES:
         for corpus, documents in product(corpora(), ("null", "3")):
             sets = {"corpus": corpus.name, "train_documents": documents, "steps": "null"}
+            if scale == "pretrained" and not covers(corpus.name, "train", None if documents == "null" else 3):
+                continue  # its model has not their tokens: they are refused (test_gemma.py)
             for config in experiment("finetune-gpt2").plan(scale, sets):
                 if not corpus.is_text:
                     with pytest.raises(ReproError, match=f"{corpus.name} contains examples"):
