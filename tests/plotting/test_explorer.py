@@ -1,7 +1,9 @@
 """The explorer page, driven in a browser: it shows what was measured, and says what it does not find."""
 
+import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 from chromium import Chromium, needs_chromium
@@ -150,3 +152,19 @@ def test_the_page_loads_nothing_from_elsewhere_and_every_control_has_a_name():
     drawn = re.sub(r"<svg.*?</svg>|http://www.w3.org/2000/svg", "", text, flags=re.DOTALL)
     assert not re.findall(r"https?:|\bsrc=|@import|<link|url\(", drawn)
     assert text.count("<label>") == len(re.findall("<select", text)) == 5
+
+
+def test_each_preset_of_the_chapter_is_a_chart_with_records():
+    from urllib.parse import parse_qs
+
+    cells = json.loads((Path(__file__).parents[2] / "notebooks/23_explorer.ipynb").read_text())["cells"]
+    text = "".join(line for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"])
+    presets = [parse_qs(html.unescape(address)) for address in re.findall('<a href="#([^"]+)">', text)]
+    pages = ["".join(output.get("data", {}).get("text/html", "")) for cell in cells for output in
+             cell.get("outputs", [])]
+    found, = (json.loads(one) for page in pages for one in re.findall(
+        r'<script type="application/json"[^>]*>(\[.*?)</script>', page, re.DOTALL))
+    known = {one["id"]: one for one in found}
+    assert len(presets) == 3
+    for preset in presets:
+        assert preset["against"][0] in known[preset["series"][0]]["costs"] and set(preset) == {"series", "against"}
