@@ -140,13 +140,14 @@ FORK = """
 import fcntl, os, signal, time
 from pathlib import Path
 from repro.paths import locked
-with locked(Path(".")) as alone:
+from repro.study.runner import _exclusive as exclusive
+with CALL as alone:
     child = os.fork()
     if not child:
         time.sleep(100)
         os._exit(0)
 try:
-    fcntl.flock(os.open(".", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(os.open("FILE", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
     print(alone, "free")
 except OSError:
     print(alone, "taken")
@@ -154,9 +155,12 @@ os.kill(child, signal.SIGKILL)
 """
 
 
-def test_a_lock_ends_with_its_block_where_a_forked_process_goes_on(tmp_path):
-    done = subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "True free\n", done.stderr
+@pytest.mark.parametrize(("call", "file", "alone"), [('locked(Path("."))', ".", True),
+                                                     ('exclusive(Path("run"))', "run.lock", None)])
+def test_a_lock_ends_with_its_block_where_a_forked_process_goes_on(tmp_path, call, file, alone):
+    code = FORK.replace("CALL", call).replace("FILE", file)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{alone} free\n", done.stderr
 
 
 WRITE = "from repro.paths import write_atomic\nwatch()\nwrite_atomic('file', 'new')"

@@ -173,11 +173,14 @@ def _keep(file: Path, machine: str) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = _kept(file)
-        if machine not in kept:
-            kept[machine] = fastest_exact()
-            paths.write_atomic(file, json.dumps(kept, indent=1) + "\n")
-        return kept[machine]
+        try:
+            kept = _kept(file)
+            if machine not in kept:
+                kept[machine] = fastest_exact()
+                paths.write_atomic(file, json.dumps(kept, indent=1) + "\n")
+            return kept[machine]
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
 
 
 @functools.cache

@@ -211,7 +211,8 @@ def times() -> "pandas.DataFrame":
         "run": row["run"], "time as printed": row["time_as_printed"], "FLOPs": f"{flops:.1e}",
         "peak": f"{row['gpu']}, {'half' if row['half_precision'] == 'yes' else 'single'} precision",
         "share of the peak": percent(share), "share in the other precision": percent(other) if other < 1 else "–",
-        "source": row["source"], "remark": row["note"]} for row, flops, share, other in shares()])
+        "source": row["source"] + ", quoted" * (row["confidence"] == "quoted"), "remark": row["note"]}
+        for row, flops, share, other in shares()])
 
 
 def shares() -> list[tuple[dict[str, str], float, float, float]]:

@@ -257,5 +257,8 @@ def _exclusive(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ReproError(f"cannot work in {folder.parent}: {error.strerror}; "
                          "set REPRO_WORK to another folder.") from error
-    with lock:
+    try:
         yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
+        lock.close()
