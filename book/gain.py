@@ -11,7 +11,7 @@ TICKS = (10, 8, 6, 4, 2, 0, -2)  # %, of perplexity
 TOP, BOTTOM = 11, -3.5  # of the panel, %
 STEP = 2.6  # between neighbors at one window, % of the panel's width
 CAPTION = (
-    "Recurrence passes a memory from one window of text to the next. Marks show how far this lowers perplexity; the "
+    "Recurrence passes a memory from one window of text to the next. Marks show how much this changes perplexity; the "
     "short gray line under a mark shows the same model with its memory masked out. Compare the two: only the "
     "difference comes from the memory. Bars are 95% intervals. Filled marks feed the memory into the second layer, as "
     "in the paper, hollow ones into another. Point at a mark for its numbers, records and command.")
@@ -32,7 +32,7 @@ def chart() -> str:
         return ""
     windows = [(window, list(gains)) for window, gains in groupby(found, key=lambda one: one.window)]
     ids = {id(gain): f"gain-{k}" for k, gain in enumerate(found, 1)}
-    lines = "".join(f'<i class="tick{" none" * (not tick)}" style="top: {_top(tick / 100):.1f}%"><b>{tick:+d}%</b></i>'
+    lines = "".join(f'<i class="tick{" none" * (not tick)}" style="top: {_top(tick / 100):.1f}%"><b>{-tick:+d}%</b></i>'
                     .replace("+0%", "0%") for tick in TICKS)
     names = "".join(f'<span style="left: {_left(k, len(windows)):.1f}%">{window}</span>'
                     for k, (window, _) in enumerate(windows))
@@ -43,8 +43,8 @@ def chart() -> str:
     return ('<figure class="gain"><div class="choice" role="group" aria-label="What the chart shows">'
             + "".join(_choice(f"of-{scale or 'print'}", BASES[scale]) for scale in shown)
             + "".join(_choice(text, text) for text in dict.fromkeys(gain.text for gain in found))
-            + '</div><div class="panel"><em class="above">↑ better with recurrence</em>'
-            f'<em class="below">↓ worse with recurrence</em>{lines}{marks}</div>'
+            + '</div><div class="panel"><em class="above">↑ lower perplexity (better)</em>'
+            f'<em class="below">↓ higher perplexity (worse)</em>{lines}{marks}</div>'
             f'<div class="windows">{names}</div><p class="axis">tokens in a window</p>'
             f'<div class="about">{about}</div><figcaption>{CAPTION}</figcaption>'
             f"<script>{SCRIPT}</script></figure>")

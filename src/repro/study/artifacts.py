@@ -93,7 +93,7 @@ class Artifact(Based):
     source: str  # where in the paper, e.g. "Table 1", or text that starts with ADDED
     kind: Literal["table", "figure"] = "table"
     shows: tuple[str, ...] = ("corpus",)  # the settings that name the data in it
-    look_for: str = ""  # what to see in a figure, a sentence or two; no result, which would go stale
+    look_for: str = ""  # what to see in it, or how to read a table; a few sentences, no result, which would go stale
 
     @property
     def heading(self) -> str:

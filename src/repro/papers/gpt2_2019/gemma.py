@@ -144,7 +144,7 @@ def estimate(config):
 
 
 EXPERIMENT = Experiment(
-    name="zero-shot-gemma", paper=PAPER, summary="Gemma 3 270M on sets that nothing was trained for.", config=Config,
+    name="zero-shot-gemma", paper=PAPER, summary="Gemma 3 270M on tasks without training for them.", config=Config,
     scales={"pretrained": {}}, grid=grid, execute=execute, estimate=estimate)
 
 
@@ -239,6 +239,7 @@ def rouge(records: Sequence[Record], kind: str) -> str:
 TABLE = Artifact(
     id="gpt2_2019-gemma", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=levels,
     source="not in the paper",
-    title="Gemma 3 270M next to the paper's smallest and largest model: 4-bit weights, another tokenizer, and perhaps "
-          "these texts in its training data, so compare orders of magnitude, not digits")
+    title="Gemma 3 270M next to the paper's smallest and largest model",
+    look_for="Compare orders of magnitude, not digits: this Gemma has 4-bit weights and another tokenizer, and may "
+             "have been trained on these texts.")
 register(EXPERIMENT, TABLE)

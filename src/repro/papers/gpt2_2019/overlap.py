@@ -185,6 +185,7 @@ EXPERIMENT = Experiment(
                                  *({config.training_set} - {OWN})} - {config.corpus}))
 TABLE = Artifact(
     id="gpt2_2019-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
-    title="Runs of 8 words in test texts that also occur in a training text, in % (ours: LAMBADA as it was scored; "
-          "WikiText-103's test text is WikiText-2's, whose training text has <unk> for rare words)")
+    title="Runs of 8 words in test texts that also occur in a training text, in %",
+    look_for="Our LAMBADA is the text as it was scored. WikiText-103's test text is WikiText-2's, whose training text "
+             "has <unk> for rare words.")
 register(EXPERIMENT, TABLE)

@@ -91,10 +91,10 @@ def compared(id: str, better: Callable[[Any], bool], worse: Callable[[Any], bool
 
 
 def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
-    """Measures how much better one extractor's input is than another's, as a share of the way from the beginning of an
-    article to cheating, in nats per token over all seeds; the control is the same with another article's input.
+    """Measures how much better one extractor's input is than another's, as a share of what cheating gains over the
+    beginning of an article, in nats per token over all seeds; the control is the same with another article's input.
 
-    If that way is zero or negative, a thousandth of a nat replaces it, and no effect can be seen.
+    If that gain is zero or negative, a thousandth of a nat replaces it, and no effect can be seen.
     """
     def measure(records: list[Record]) -> Measured:
         import numpy as np
@@ -107,7 +107,7 @@ def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
         effects, control = (np.array([_difference(a, b, key)
                                       for a, b in zip(found[worse], found[better], strict=True)])
                             for key in ("nats", "other"))
-        return Measured(effects / way, control / way, f"the way is {way:.3f} nats per token of the lead")
+        return Measured(effects / way, control / way, f"cheating gains {way:.3f} nats per token of the lead")
     return measure
 
 
@@ -118,24 +118,24 @@ def printed_share(worse: str, better: str) -> Callable[[], float]:
 
 def searched(id: str, model: str, sentence: str, short: str) -> Claim:
     """The claim that a model does better with the top results of a search than with the beginning of an article."""
-    return Claim(id=id, **SHARED | {"direction": "higher", "unit_shown": "of the way from the beginning to cheating"},
+    return Claim(id=id, **SHARED | {"direction": "higher", "unit_shown": "of the gain from cheating"},
                  where=lambda config: any(has_extractor(name, model)(config) for name in EXTRACTORS),
                  measure=share("identity", EXTRACTOR), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
                  short=short, paper_effect=printed_share("identity", EXTRACTOR), family="liu2018-extractors-search",
-                 why_no_assay="effects are shares of the way from the beginning to cheating; if that way is short, "
-                              "no effect can be seen")
+                 why_no_assay="effects are shares of what cheating gains over the beginning of an article; if that "
+                              "gain is small, no effect can be seen")
 
 
 def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
     """The claim that a model does better with text that has the lead's own bigrams than with the results of a search.
 
-    In nats, because as a share of the way it would be one minus the effect of `searched`.
+    In nats, because as a share of cheating's gain it would be one minus the effect of `searched`.
     """
     return compared(id, has_extractor("cheating", model), has_extractor(EXTRACTOR, model), source="Table 3",
                     about=(TABLE_3.id,), family="liu2018-extractors-cheating", sentence=sentence, short=short,
                     paper_effect=lambda: printed_extractors("cheating", EXTRACTOR),
-                    criterion_before="the share of the way from the beginning to cheating that a search leaves: one "
-                                     "minus the effect of the claim on a search")
+                    criterion_before="the share of cheating's gain that a search leaves: one minus the effect of the "
+                                     "claim on a search")
 
 
 def reading(records: list[Record]) -> float:

@@ -180,6 +180,6 @@ EXPERIMENT = Experiment(
 TABLE = Artifact(
     id="longformer2020-table7-hyperpartisan", paper=PAPER, chapter="20_classification_and_coreference",
     experiment=EXPERIMENT.name, source="Table 7 (a part: Hyperpartisan)", build=hyperpartisan,
-    title="Classification of long documents: F1 of the paper's pretrained models and of small ones trained from "
-          "scratch (no pretraining; our own split and tokens; longer documents are cut)")
+    title="Hyperpartisan articles: F1 of the paper's pretrained models, and of small ones trained from scratch",
+    look_for="Ours have no pretraining and their own split and tokens; documents that are too long are cut.")
 register(EXPERIMENT, TABLE)

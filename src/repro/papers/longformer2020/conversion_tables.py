@@ -195,8 +195,8 @@ def only(records: Sequence[Record], name: str) -> list[Record]:
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_5 = Artifact(
     id="longformer2020-table5", **OF, source="Table 5", build=masked_language_model,
-    title="From RoBERTa to Longformer: bits per masked token, which the paper prints as BPC (ours: our own base model, "
-          "tokenizer and books)")
+    title="From RoBERTa to Longformer: bits per masked token, which the paper prints as BPC",
+    look_for="Ours have our own base model, tokenizer and books.")
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
@@ -205,5 +205,6 @@ FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", 
                            "makes no use of neighbors across a seam; a flat line means that seams cost nothing.")
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
-    title="Table 5 by position: rows that short sequences of the base model's pretraining trained too, and the rest")
+    title="Table 5 at early and late positions",
+    look_for="Short sequences in the base model's pretraining trained only the early positions.")
 register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)

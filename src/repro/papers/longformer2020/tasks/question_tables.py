@@ -96,11 +96,13 @@ TWO_STAGES = 4.2  # points of joint F1 that a second stage gains: appendix D, a 
 SHARED = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_7 = Artifact(
     id="longformer2020-table7-questions", **SHARED, source="Table 7 (a part: TriviaQA and HotpotQA)", build=questions,
-    title="Questions with an answer in the text, in %, with 95% intervals over seeds and questions. Ours: a part of "
-          "HotpotQA; for TriviaQA the same questions without their evidence")
+    title="Questions with an answer in the text: scores in %, with 95% intervals",
+    look_for="Intervals are over seeds and questions. Ours are a part of HotpotQA; in the row of TriviaQA, the same "
+             "questions without their evidence.")
 TABLE_8 = Artifact(
     id="longformer2020-table8", **SHARED, source="Table 8", build=table_8,
-    title="Leaderboards of May 2020 and our validation questions, in %, which cannot be compared in level")
+    title="Leaderboards of May 2020, and our validation questions, in %",
+    look_for="Test and validation scores cannot be compared in level.")
 TABLE_9 = Artifact(
     id="longformer2020-table9", **SHARED, source="Table 9", build=table_9,
     title="HotpotQA: the printed test scores, and our two stages on validation questions, in %")

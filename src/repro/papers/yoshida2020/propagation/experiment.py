@@ -20,7 +20,7 @@ from repro.papers.yoshida2020.propagation.tables import (
     reach,
     texts_beside,
 )
-from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
+from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
 
 
 class Config(RunConfig):
@@ -267,14 +267,15 @@ register(
     Artifact(id="yoshida2020-topic-jsd", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=divergences,
              source="Section 5.3.1", title="Divergence between the topics of a context and of its continuation"),
     Artifact(id="yoshida2020-topic-controls", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=controls,
-             source="Beside section 5.3.1", title="Divergence from own contexts and from those of other books"),
+             source=f"{ADDED}, after section 5.3.1",
+             title="Divergence from own contexts and from those of other books"),
     Artifact(id="yoshida2020-continuations", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
              build=texts_beside, source="Tables 4 and 5", title="Greedy continuations of the same contexts"),
     Artifact(id="yoshida2020-consistency", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=consistency,
-             source="Beyond section 5.3", title="Names and pronouns that agree with the context"),
+             source=f"{ADDED}, after section 5.3", title="Names and pronouns that agree with the context"),
     Artifact(id="yoshida2020-known-gain", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=known_gain,
-             source="Beyond section 5.3", title="Share of the possible gain that recurrence recovers"),
+             source=f"{ADDED}, after section 5.3", title="Share of the possible gain that recurrence recovers"),
     Artifact(id="yoshida2020-reach", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=reach,
-             source="Beyond section 5.3", title="Change of loss when an earlier window is replaced"),
+             source=f"{ADDED}, after section 5.3", title="Change of loss when an earlier window is replaced"),
     Artifact(id="yoshida2020-distance", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=by_distance,
-             source="Beyond section 5.3", title="Change of loss when an earlier token is replaced"))
+             source=f"{ADDED}, after section 5.3", title="Change of loss when an earlier token is replaced"))
