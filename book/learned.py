@@ -10,7 +10,7 @@ from repro.study.claims import latest
 from repro.study.paper import Finding
 
 BLOCK = re.compile(r"^:::\{finding\} (.*?)\n(.*?)\n:::$", re.MULTILINE | re.DOTALL)
-CHANGED = "*The verdicts behind this finding have changed, so its text waits to be rewritten.*"
+CHANGED = "*The verdicts behind this finding have changed, so its text must be rewritten.*"
 
 
 def findings(text: str) -> list[Finding]:

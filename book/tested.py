@@ -60,8 +60,8 @@ def kills(report: dict) -> str:
     rows.append(["all", *(f"{sum(one.get(name, 0) for one in ways.values()):,}" for name in names)])
     refused = "; ".join(f"{way}: {one.get('refused', 0)} of {one['runs']}" for way, one in disks.items())
     return table(["run", *names[:-1], "values compared"], rows) + (
-        f"\n\nRuns that differed from the undisturbed ones: {report['faults']}. Runs that a disk stopped with an error "
-        f"of one line and that ended with the same values once it had room: {refused}.")
+        f"\n\nRuns that differed from the undisturbed ones: {report['faults']}. Runs that a disk stopped with a "
+        f"one-line error, and that ended with the same values once the disk had room: {refused}.")
 
 
 def distribution(report: dict) -> str:

@@ -16,6 +16,6 @@ register(Paper(
          "ones.",
     finding=Finding(
         "A pretrained decoder writes abstracts of scientific papers. Reading more of them saves it {0.size:.2f} nats "
-        "per token (for Wikipedia, in the paper: {0.paper_size:.2f}). Compressed attention fits longer inputs "
-        "and gains {1.size:.2f}, but {1.control_size:.2f} remain with the text of another paper.",
+        "per token (for Wikipedia, in the paper: {0.paper_size:.2f}). Compressed attention reads longer inputs "
+        "and gains {1.size:.2f}, but it gains {1.control_size:.2f} even with the text of another paper.",
         {"liu2018-figure3-longer-base": "reproduced", "liu2018-table4-compressed": "not testable here"})))
