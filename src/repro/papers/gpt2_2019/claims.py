@@ -180,7 +180,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
         family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}",
-        **{"direction": "lower", "short": f"Larger models win on {on}.", "criterion_before": IN_FULL * lower} | fields)
+        **{"direction": "lower", "short": f"Larger models do better on {on}.", "criterion_before": IN_FULL * lower} | fields)
 
 
 IN_FULL = "until the first seed was known, a loss above that of token frequencies counted in full"  # before
@@ -192,7 +192,7 @@ register(
     larger("wikitext103", "wikitext103", "wikitext103_perplexity",
            "WikiText-103, which has the same test articles as WikiText-2",
            lambda record: nats(record, "wikitext103"), "wikitext103", unit="document", **PERPLEXITY,
-           short="Larger models win on WikiText-103.",
+           short="Larger models do better on WikiText-103.",
            criterion_before="two claims, on WikiText-2 and on WikiText-103, with the same test articles; "
                             + IN_FULL),
     larger("enwik8", "enwik8", "enwik8_bits_per_byte", "enwik8",
@@ -207,7 +207,7 @@ register(
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
-             verb=f"fills in more of the {kind} left out of books, not counting the commonest candidate of the context",
+             verb=f"fills in more of the {kind} left out of books, beyond picking the most frequent candidate",
              criterion_before="its units were questions, and its control used other clozes",
              **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
