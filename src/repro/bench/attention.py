@@ -421,8 +421,8 @@ def verdict(found: dict | None) -> str:
     missed = [f"{label} is {one['measured']:.2f}, {one['bound']} {one['wanted']:g} wanted"
               for label, one in found["ratios"].items() if not met(one)]
     threads = found["environment"]["threads"]
-    return (f"With {threads} thread{'s' * (threads != 1)} {len(found['ratios']) - len(missed)} of "
-            f"{len(found['ratios'])} bars are met" + (": " if missed else "") + "; ".join(missed) + ".")
+    return (f"With {threads} thread{'s' * (threads != 1)}, {len(found['ratios']) - len(missed)} of "
+            f"{len(found['ratios'])} bars are met" + (". Missed: " if missed else "") + "; ".join(missed) + ".")
 
 
 def times(found: dict | None) -> dict[str, float | None]:

@@ -156,10 +156,10 @@ def heard(patterns, n: int) -> "list[Tensor]":
 
 register(
     Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
-             source=f"{ADDED}, after Figure 5", title="Images generated from nothing, and lower halves completed",
+             source=f"{ADDED}, after Figure 5", title="Images from scratch, and completed from their upper half",
              build=drawn_images,
              look_for="Look for shapes that continue across the middle of a completed image. A lower half that repeats "
-                      "the top of a drawn image shows that the model ignores the upper half it was given."),
+                      "the top of a generated image shows that the model ignores the upper half it was given."),
     Artifact(id="sparse2019-spectrograms", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, kind="figure",
              source=f"{ADDED}, after section 7.4", title="Spectrograms of generated sound", build=spectrograms,
              look_for="Held notes are horizontal lines. If they stop where the given beginning ends, the model has not "
