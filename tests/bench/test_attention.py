@@ -189,8 +189,8 @@ def test_the_sentence_names_what_was_missed():
               "time": {"measured": 1.91, "wanted": 1.9, "bound": "at most"},
               "kept": {"measured": 1.9, "wanted": 1.9, "bound": "at most"}}
     found = {"ratios": ratios, "environment": {"threads": 2}}
-    assert bench.verdict(found) == ("With 2 threads, 2 of 4 bars are met. Missed: fast / slow is 9.99, at least 10 wanted; "
-                                    "time is 1.91, at most 1.9 wanted.")
+    assert bench.verdict(found) == ("With 2 threads, 2 of 4 bars are met. Missed: fast / slow is 9.99, at least 10 "
+                                    "wanted; time is 1.91, at most 1.9 wanted.")
     assert bench.verdict({"ratios": {"kept": ratios["kept"]}, "environment": {"threads": 1}}) == (
         "With 1 thread, 1 of 1 bars are met.")
     assert bench.verdict(None) == "not run: repro bench attention"
