@@ -180,7 +180,8 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
         family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}",
-        **{"direction": "lower", "short": f"Larger models do better on {on}.", "criterion_before": IN_FULL * lower} | fields)
+        **{"direction": "lower", "short": f"Larger models do better on {on}.",
+           "criterion_before": IN_FULL * lower} | fields)
 
 
 IN_FULL = "until the first seed was known, a loss above that of token frequencies counted in full"  # before
