@@ -226,8 +226,8 @@ def time() -> str:
              (len(claims()), "claims", rebuilt), (len(chapters()), "chapters", rebuilt)]
     boxes = "".join(f"<li><b>{n:,}</b> {what} <small>{how}</small></li>" for n, what, how in steps)
     return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. Nearly all '
-            "compute goes into the records, which the repository keeps; the bars show hours by kind of run. Every "
-            "build renders the rest again.</figcaption></figure>")
+            "compute goes into the records, which the repository keeps; the bars show hours by kind of run. The rest "
+            "is rebuilt each time.</figcaption></figure>")
 
 
 def missing() -> str:

@@ -57,10 +57,10 @@ def lead() -> str:
     text = (f"{sum(counted.values())} of {every} claims are judged, all by one rule: {words}. "
             f"{f'The other {waiting + left} wait for {lacking}. ' * bool(lacking)}The papers make {every - own} of the "
             f"claims; {own} are ours. Most base models are small: {weights()}, against 124 million in the paper's "
-            f"GPT-2. So levels differ widely: {perplexity}. Gemma 3 270M is a release with 4-bit weights, cut "
-            "to the tokens that our texts use. \"Not testable here\" means that the interval leaves the question open "
-            "for one of three reasons: the control shows the effect too, this setup leaves no room for it, or the "
-            "noise would hide it.")
+            f"GPT-2. So levels differ widely: {perplexity}. We use a release of Gemma 3 270M with 4-bit weights and "
+            "keep only the tokens that our texts use. \"Not testable here\" means that the interval leaves the "
+            "question open for one of three reasons: the control shows the effect too, this setup leaves no room for "
+            "it, or the noise would hide it.")
     return fill(text, 120)
 
 
@@ -74,10 +74,10 @@ def listed() -> str:
 def results() -> str:
     """What came out: the findings, the verdicts, and the gains from recurrence."""
     above = fill(
-        "How much recurrence changes word perplexity on test text, read in windows that do not overlap (below zero, "
-        "recurrence helps). Brackets are 95% intervals over seeds and documents, each for its row alone; verdicts use "
-        "wider ones where several claims are judged together. The last column is the same model with its module "
-        "masked out: only the difference between the two columns comes from the memory.", 120)
+        "The table shows how much recurrence changes word perplexity on test text, read in windows that do not "
+        "overlap; below zero, recurrence helps. Brackets are 95% intervals over seeds and documents, each for its row "
+        "alone; verdicts use wider ones where several claims are judged together. The last column is the same model "
+        "with its module masked out: only the difference between the two columns comes from the memory.", 120)
     return f"{findings()}\n\n{lead()}\n\n{above}\n\n{teaser()}"
 
 

@@ -16,5 +16,5 @@ register(Paper(
     says="A language model solves tasks that it was never trained for, and does so better the larger it is.",
     finding=Finding(
         "The largest of our four sizes has a {0.size:.0%} lower perplexity on WikiText-103 than the smallest (paper: "
-        "{0.paper_size:.0%}), without having trained on it. Answering questions is beyond all four.",
+        "{0.paper_size:.0%}), without having trained on it. All four are too small to answer questions.",
         {"gpt2_2019-larger-wikitext103": "reproduced", "gpt2_2019-larger-questions": "not testable here"})))

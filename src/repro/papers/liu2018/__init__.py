@@ -15,7 +15,7 @@ register(Paper(
     says="A decoder alone can write Wikipedia leads from long inputs, and compressed attention lets it read longer "
          "ones.",
     finding=Finding(
-        "A pretrained decoder writes abstracts of scientific papers. Reading more of them saves it {0.size:.2f} nats "
-        "per token (for Wikipedia, in the paper: {0.paper_size:.2f}). Compressed attention reads longer inputs "
-        "and gains {1.size:.2f}, but it gains {1.control_size:.2f} even with the text of another paper.",
+        "A pretrained decoder that writes the abstract of a scientific paper saves {0.size:.2f} nats per token by "
+        "reading more of the paper (Liu et al., for Wikipedia: {0.paper_size:.2f}). Compressed attention reads longer "
+        "inputs and gains {1.size:.2f}, but with the text of another paper it still gains {1.control_size:.2f}.",
         {"liu2018-figure3-longer-base": "reproduced", "liu2018-table4-compressed": "not testable here"})))

@@ -25,7 +25,8 @@ register(Paper(
     says="Windows of attention that grow with depth suit long documents, and a pretrained RoBERTa can be converted to "
          "them.",
     finding=Finding(
-        "Windows that grow with depth need {0.size:.3f} bits per character less than windows that shrink (paper: "
-        "{0.paper_size:.3f}). After long training, a converted RoBERTa needs {1.size:.3f} bits fewer per masked "
-        "token than RoBERTa, but RoBERTa trained as long needs {1.control_size:.3f} fewer.",
+        "A model of characters needs {0.size:.3f} bits per character fewer if its attention windows grow with depth "
+        "than if they shrink (paper: {0.paper_size:.3f}). After long training, a converted RoBERTa needs "
+        "{1.size:.3f} bits per masked token fewer than RoBERTa, but RoBERTa itself, trained as long, saves "
+        "{1.control_size:.3f}.",
         {"longformer2020-table4-order": "reproduced", "longformer2020-beyond-roberta": "not reproduced"})))

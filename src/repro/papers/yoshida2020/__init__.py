@@ -33,18 +33,18 @@ register(Paper(
     says="Passing a summary of each window to the next lowers a pretrained model's perplexity, even where windows "
          "overlap.",
     finding=Finding(
-        "With windows of 64 tokens, a module that reads normalized states lowers the perplexity of Gemma 3 270M on "
+        "In windows of 64 tokens, one of our memory modules lowers the perplexity of Gemma 3 270M on "
         "books by {0.size:.1%} and brings its continuations {1.size:.1%} closer to the topic of their context (paper: "
-        "{1.paper_size:.1%}). In windows of 300, a small model's change in perplexity is {2.effect:+.1%}, which could "
-        "be chance; the paper reports {2.paper:+.1%}.",
+        "{1.paper_size:.1%}). In windows of 300, the perplexity of our small GPT-2 changes by {2.effect:+.1%}, "
+        "which could be chance; the paper reports {2.paper:+.1%}.",
         {"yoshida2020-gemma-gain-normalized": "reproduced, smaller", "yoshida2020-topic-jsd-lower": "reproduced",
          "yoshida2020-table1-gain-disjoint": "not reproduced"}),
     headline=Finding(
         "**A memory passed from one window of text to the next helps where windows are short.** In windows of 64 "
         "tokens, it lowers the perplexity of Gemma 3 270M on books by {0.size:.1%}; with the memory of another book "
-        "the gain is gone. In our small GPT-2, the module of Yoshida et al. (2020) gains {1.size:.1%} on articles. In "
-        "windows of 300 tokens, the size in their paper, its change is {2.effect:+.1%}, which could be chance; they "
-        "report {2.paper:+.1%}.",
+        "the gain is gone. In our small GPT-2, the module of Yoshida et al. (2020) lowers it by {1.size:.1%} on "
+        "articles. In windows of 300 tokens, as in their paper, it changes perplexity by {2.effect:+.1%}, which could "
+        "be chance; they report {2.paper:+.1%}.",
         {"yoshida2020-gemma-gain-normalized": "reproduced, smaller",
          "yoshida2020-matched-wikitext-103-second-block": "reproduced, smaller",
          "yoshida2020-table1-gain-disjoint": "not reproduced", "yoshida2020-gemma-own-state": "reproduced"})))

@@ -73,8 +73,8 @@ register(
     Artifact(id="yoshida2020-figure4", paper=PAPER, chapter=CHAPTER,
              title="Effect of recurrence on validation perplexity, by window size",
              experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
-             look_for="Recurrence helps at a window size if its mark and interval lie below zero, the baseline in the "
-                      "same windows, and below the same model with its module masked out."),
+             look_for="Zero is the baseline in the same windows. Recurrence helps where its mark and interval lie "
+                      "below zero, and below the same model with its module masked out."),
     Artifact(id="yoshida2020-figure4-values", paper=PAPER, title="Validation perplexity by window size, in numbers",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 4", build=window_table),
     Artifact(id="yoshida2020-figure5", paper=PAPER, chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5",
