@@ -16,7 +16,10 @@ OPTIONS = --profile profiles/local --cores $(JOBS) --resources gpus=$(GPUS) --co
 export MALLOC_TRIM_THRESHOLD_ := -1
 export MALLOC_MMAP_MAX_ := 0
 export OMP_NUM_THREADS ?= 1
-# Threads that wait for work sleep. Spinning ones take the cores of other processes.
+# Threads that wait for work spin briefly and then sleep. Those that go on spinning take the cores of other processes.
+ifndef OMP_WAIT_POLICY
+export GOMP_SPINCOUNT ?= 1000
+endif
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: book check pdf runs test nbval versions wheel notebooks setup clean

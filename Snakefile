@@ -3,6 +3,7 @@
 import functools, hashlib, json, os, shlex, sys
 from pathlib import Path
 
+from repro.openmp import sleep_while_waiting
 from repro.pages.chapters import papers_of
 from repro.study import Run, Store, experiment, experiments, kept_model, plan
 from repro.study.cache import caching
@@ -15,7 +16,7 @@ NOTEBOOKS = expand("build/chapters/{scale}/{name}.ipynb", scale=SCALE, name=CHAP
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.update(MALLOC_TRIM_THRESHOLD_="-1", MALLOC_MMAP_MAX_="0")  # freed memory is kept: faster training on a CPU
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait sleep: spinning ones take others' cores
+sleep_while_waiting()
 
 
 def digest(*names):

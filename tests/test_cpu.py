@@ -248,3 +248,14 @@ def test_a_training_is_timed_and_leaves_no_trace(monkeypatch):
     assert cpu.training_rate("bf16", 1, 2.0) == 2 * 4 * 256 / 4
     assert torch.get_num_threads() == threads and torch.equal(torch.get_rng_state(), state)
     cpu._trainee.cache_clear()
+
+
+@pytest.mark.parametrize(("text", "name", "generation"), [
+    ("processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\nmodel\t: 1\n",
+     "AMD EPYC", "family 25, model 17"),
+    ("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n", "as Python says", "")])
+def test_a_processor_is_told_as_linux_reports_it(tmp_path, monkeypatch, text, name, generation):
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(cpu.platform, "processor", lambda: "as Python says")
+    assert (cpu.model_name(), cpu.generation()) == (name, generation)

@@ -35,12 +35,25 @@ VOCABULARY = 4096  # of the model whose training is timed
 LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more than it gains
 
 
+CPUINFO = Path("/proc/cpuinfo")
+
+
 def model_name() -> str:
     """The name of the processor, as Linux reports it; elsewhere as Python does."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return _reported().get("model name") or platform.processor()
+
+
+def generation() -> str:
+    """What the name may leave out: "family 25, model 17" on x86, where clouds call several generations "AMD EPYC"; ""
+    where Linux reports no such numbers."""
+    found = _reported()
+    return f"family {found['cpu family']}, model {found['model']}" if {"cpu family", "model"} <= found.keys() else ""
+
+
+def _reported() -> dict[str, str]:
+    """What Linux reports of its first processor."""
+    lines = CPUINFO.read_text().partition("\n\n")[0].splitlines() if CPUINFO.exists() else []
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 @functools.cache

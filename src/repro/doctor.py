@@ -80,10 +80,11 @@ def _device() -> Iterator[Finding]:
 def _waiting(given: Mapping[str, str]) -> Finding:
     """How threads wait for work; `given` are the settings that this process was started with."""
     found = openmp.waiting()
+    advice = "export " + " ".join(f"{name}={value}" for name, value in openmp.SETTINGS.items())
     if found.startswith("spinning"):
-        return Finding("waiting threads", found, f"beside other processes: export {openmp.POLICY}=PASSIVE")
+        return Finding("waiting threads", found, f"beside other processes: {advice}")
     return Finding("waiting threads", found + (", set by repro" if not given else ""),
-                   "" if given else f"before your own Python starts: export {openmp.POLICY}=PASSIVE")
+                   "" if given else f"before your own Python starts: {advice}")
 
 
 def _attention() -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """How the threads of OpenMP wait for work: spinning or asleep.
 
 PyTorch on Linux computes with the threads of libgomp. Between two operations they spin, which starts the next one at
-once. Beside another process, spinning threads take a core from those that still compute: a step of attention then took
-3.2 times as long. With `OMP_WAIT_POLICY=PASSIVE` they sleep, and it took 1.6 times as long; on an idle machine, waking
-them costs about a fifth more time (results/bench/contention.json). libgomp reads the policy once, when torch is loaded.
+once. Beside another process, spinning threads take a core from those that still compute. With
+`OMP_WAIT_POLICY=PASSIVE` they sleep, but on an idle machine, waking them for every small operation takes time of its
+own. So here they spin briefly and then sleep (results/bench/contention.json compares all three). libgomp reads these
+settings once, when torch is loaded.
 """
 
 import os
@@ -11,17 +12,19 @@ import sys
 from collections.abc import Mapping
 
 POLICY, SPINS = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"
+BRIEF = 1000  # spins, some ten microseconds: longer than the gap between most operations, shorter than waking a thread
+SETTINGS = {POLICY: "PASSIVE", SPINS: str(BRIEF)}  # the number counts in libgomp; other OpenMPs know the policy alone
 GIVEN = {name: os.environ[name] for name in (POLICY, SPINS) if name in os.environ}  # before this process set any
 
 
 def sleep_while_waiting() -> None:
-    """Let the threads of this process, and of those that it starts, sleep while they wait. Settings of the user stay,
-    and nothing changes in a process that has loaded torch.
+    """Let the threads of this process, and of those that it starts, sleep when they have waited a moment. Settings of
+    the user stay, and nothing changes in a process that has loaded torch.
 
     >>> sleep_while_waiting()
     """
     if "torch" not in sys.modules and not {POLICY, SPINS} & os.environ.keys():
-        os.environ[POLICY] = "PASSIVE"
+        os.environ.update(SETTINGS)
 
 
 def waiting(settings: Mapping[str, str] = os.environ) -> str:
@@ -29,9 +32,13 @@ def waiting(settings: Mapping[str, str] = os.environ) -> str:
 
     >>> waiting({"OMP_WAIT_POLICY": "PASSIVE"}), waiting({})
     ('asleep (OMP_WAIT_POLICY=PASSIVE)', 'spinning')
+    >>> waiting(SETTINGS)
+    'soon asleep (GOMP_SPINCOUNT=1000)'
     """
     if SPINS in settings:
-        asleep, name = settings[SPINS].strip() == "0", SPINS
+        name, spins = SPINS, settings[SPINS].strip()
+        kind = "asleep" if spins == "0" else "soon asleep" if spins.isdecimal() and int(spins) <= BRIEF else "spinning"
     else:
-        asleep, name = settings.get(POLICY, "").strip().upper() == "PASSIVE", POLICY
-    return ("asleep" if asleep else "spinning") + (f" ({name}={settings[name]})" if name in settings else "")
+        name = POLICY
+        kind = "asleep" if settings.get(POLICY, "").strip().upper() == "PASSIVE" else "spinning"
+    return kind + (f" ({name}={settings[name]})" if name in settings else "")

@@ -5,8 +5,8 @@ import pytest
 from repro.bench import contention, read, recorded
 from repro.errors import ReproError
 
-SECONDS = {("spin", "idle"): 0.2, ("sleep", "idle"): 0.25, ("spin", "a core taken"): 2.8,
-           ("sleep", "a core taken"): 0.5}
+SECONDS = {("spin", "idle"): 0.2, ("sleep", "idle"): 0.25, ("spin, then sleep", "idle"): 0.21,
+           ("spin", "a core taken"): 2.8, ("sleep", "a core taken"): 0.5, ("spin, then sleep", "a core taken"): 0.63}
 
 
 def test_the_ways_take_turns_and_their_medians_are_divided(tmp_path, monkeypatch):
@@ -21,17 +21,20 @@ def test_the_ways_take_turns_and_their_medians_are_divided(tmp_path, monkeypatch
     monkeypatch.setattr(contention, "in_a_process", fake)
     path = tmp_path / "results/bench/contention.json"
     found = contention.main(path, n=1_000, window=16, rounds=3, turns=2, patience=7.0)
-    assert [one[:2] for one in asked] == [*[("spin", "idle"), ("sleep", "idle")] * 2, ("spin", "a core taken"),
-                                          ("sleep", "a core taken")]
+    assert [one[:2] for one in asked] == [
+        *[(way, "idle") for way in ("spin", "sleep", "spin, then sleep")] * 2,
+        *[(way, "a core taken") for way in ("spin", "sleep", "spin, then sleep")]]
     assert {one[2] for one in asked} == {(3, 1_000, 16, 3, 7.0)}
     assert read(path) == found and found["environment"]["threads"] == found["settings"]["threads"] == 3
-    spin, sleep, cost = found["ratios"].values()
+    spin, sleep, brief, cost, less = found["ratios"].values()
     assert (spin["measured"], spin["wanted"]) == (pytest.approx(14), None)
     assert (sleep["measured"], sleep["wanted"], sleep["bound"]) == (pytest.approx(2), 4, "at most")
+    assert (brief["measured"], brief["wanted"], brief["bound"]) == (pytest.approx(3), 4, "at most")
     assert (cost["measured"], cost["wanted"]) == (pytest.approx(1.25), None)
+    assert (less["measured"], less["wanted"]) == (pytest.approx(1.05), None)
     assert found["speeds"]["threads that spin, idle"] == {
         "tokens_per_second": pytest.approx(5_000), "lowest": pytest.approx(2_500), "highest": pytest.approx(10_000)}
-    assert list(recorded("contention").data["measured"]) == ["14.00", "2.00", "1.25"]
+    assert list(recorded("contention").data["measured"]) == ["14.00", "2.00", "3.00", "1.25", "1.05"]
 
 
 def test_a_process_has_its_own_way_to_wait_and_all_threads(monkeypatch):
@@ -47,9 +50,11 @@ def test_a_process_has_its_own_way_to_wait_and_all_threads(monkeypatch):
     monkeypatch.setattr("subprocess.run", run)
     assert contention.in_a_process("spin", "idle", 2, 64, 8, 1, 1.0) == [0.5]
     contention.in_a_process("sleep", "a core taken", 4, 64, 8, 1, 1.0)
+    contention.in_a_process("spin, then sleep", "idle", 2, 64, 8, 1, 1.0)
     assert [settings for _, settings in seen] == [
         {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None, "OMP_NUM_THREADS": "2"},
-        {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": None, "OMP_NUM_THREADS": "4"}]
+        {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": None, "OMP_NUM_THREADS": "4"},
+        {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000", "OMP_NUM_THREADS": "2"}]
     assert seen[1][0].endswith("timed('a core taken', *(64, 8, 1, 1.0))))")
 
 

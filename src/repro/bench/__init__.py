@@ -16,6 +16,8 @@ from repro.paths import home, write_atomic
 
 ROUNDS = 5
 SCHEMA = 1
+MISSING = ("there is no {name}.json in results/bench; make it with `repro bench {name} --json "
+           "results/bench/{name}.json`.")
 
 
 def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm_up: bool = True,
@@ -49,6 +51,7 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
     from rich.console import Console
     from rich.table import Table
 
+    from repro.cpu import generation
     from repro.study.runner import environment
 
     table = Table("", f"{unit}/s (median)", "lowest", "highest", title=title, title_justify="left")
@@ -60,8 +63,8 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
               for name, (ratio, wanted, *bound) in ratios.items()}
     for name, ratio in judged.items():
         console.print(f"{name}: {_shown(ratio)}" + (f" ({_wanted(ratio)} wanted)" if _wanted(ratio) else ""))
-    found = sealed(benchmark, settings, title=title, speeds=speeds, notes=notes, environment=environment(),
-                   ratios=judged)
+    found = sealed(benchmark, settings, title=title, speeds=speeds, notes=notes,
+                   environment=environment() | {"generation": generation()}, ratios=judged)
     if json_path:
         write_atomic(json_path, json.dumps(found, indent=1) + "\n")
     return found
@@ -116,17 +119,43 @@ def recorded(name: str):
 
     found = stored(name)
     if found is None:
-        raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
-                         f"results/bench/{name}.json`.")
+        raise ReproError(MISSING.format(name=name))
     asked = any(map(_wanted, found["ratios"].values()))
     rows = [{"": label, "measured": _shown(ratio),
              **({"wanted": _wanted(ratio) + ": missed" * _missed(ratio)} if asked else {}),
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
-    machine = found["environment"]
-    threads = f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
-    caption = f"{found['title']}: ratios on {machine['cpu']}, {threads}"
+    caption = f"{found['title']}: ratios on {_machine(found)}"
     return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)
+
+
+def by_processor(name: str):
+    """Every committed run of what the record `name` measured as a DataFrame: a row a ratio, a column a run, headed by
+    its machine. A run on another processor joins as one more file in `results/bench`.
+
+    Raises ReproError when there is no such record.
+    """
+    import pandas
+
+    first = stored(name)
+    if first is None:
+        raise ReproError(MISSING.format(name=name))
+    files = sorted((home() / "results" / "bench").glob("*.json"), key=lambda file: (len(file.stem), file.stem))
+    table: dict[str, dict[str, str]] = {}
+    for found in map(read, files):
+        if (found["benchmark"], found["title"]) == (first["benchmark"], first["title"]):
+            for label, ratio in found["ratios"].items():
+                row = table.setdefault(label, {"": label, "wanted": _wanted(ratio)})
+                row[_machine(found)] = _shown(ratio) + ": missed" * _missed(ratio)
+    return pandas.DataFrame(table.values()).fillna("–").style.hide().set_caption(f"{first['title']}: ratios by machine")
+
+
+def _machine(found: dict) -> str:
+    """Where a record was made: processor, threads, and the allocator where a benchmark sets one and it was not set."""
+    machine, allocator = found["environment"], found["settings"].get("allocator")
+    name = machine["cpu"] + f" ({machine['generation']})" * bool(machine.get("generation"))
+    threads = f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
+    return f"{name}, {threads}" + ", default allocator" * (allocator == {})
 
 
 def _shown(ratio: dict) -> str:
