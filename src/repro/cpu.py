@@ -44,14 +44,14 @@ def model_name() -> str:
 
 
 def generation() -> str:
-    """What the name may leave out: "family 25, model 17" on x86, where clouds call several generations "AMD EPYC"; ""
-    where Linux reports no such numbers."""
+    """The generation of the processor, such as "family 25, model 17" on x86, where clouds call several generations "AMD
+    EPYC"; "" where Linux reports no such numbers."""
     found = _reported()
     return f"family {found['cpu family']}, model {found['model']}" if {"cpu family", "model"} <= found.keys() else ""
 
 
 def _reported() -> dict[str, str]:
-    """What Linux reports of its first processor."""
+    """Names and values in the report of Linux on its first processor."""
     lines = CPUINFO.read_text().partition("\n\n")[0].splitlines() if CPUINFO.exists() else []
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
