@@ -109,6 +109,8 @@ def test_spans_may_be_arrays(kind):
     want = any_span_loss(start, end, spans)
     assert any_span_loss(start, end, kind(spans)) == want
     assert any_span_loss(start, end, [kind(one) for one in spans]) == want
+    single = int if kind is tuple else kind
+    assert any_span_loss(start, end, [[tuple(map(single, pair)) for pair in one] for one in spans]) == want
 
 
 LOGITS, ALL = torch.zeros(2, 5), torch.ones(2, 5, dtype=torch.bool)

@@ -80,6 +80,8 @@ def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], mask: Tensor | None,
             raise ReproError(f"example {row} has no span; give at least one right answer, or leave the example out.")
         for pair in pairs:
             pair = pair.tolist() if hasattr(pair, "tolist") else pair
+            if isinstance(pair, (tuple, list)):
+                pair = tuple(end.tolist() if hasattr(end, "tolist") else end for end in pair)  # of numpy and torch
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2 or not all(
                     isinstance(end, Integral) and not isinstance(end, bool) for end in pair):
                 raise ReproError(f"a span of example {row} is {short(pair, 60)}; give a pair (start, end) of whole "

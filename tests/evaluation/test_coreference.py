@@ -3,7 +3,9 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
+import torch
 
 from repro.errors import ReproError
 from repro.evaluation import coreference_scores
@@ -114,6 +116,9 @@ def test_order_and_containers_do_not_matter():
     gold, predicted = [[[(0, 1), (4, 4)], [(7, 9), (2, 3), (5, 5)]]], [[[(2, 3), (4, 4)], [(0, 1), (7, 9)]]]
     other = [[[list(mention) for mention in reversed(cluster)] for cluster in reversed(predicted[0])]]
     assert coreference_scores(gold, predicted) == coreference_scores(tuple(gold), other)
+    for kind in (np.array, torch.tensor):
+        arrays = [[[kind(mention) for mention in cluster] for cluster in predicted[0]]]
+        assert coreference_scores(gold, predicted) == coreference_scores(gold, arrays)
     assert coreference_scores(gold, predicted).muc.recall == coreference_scores(predicted, gold).muc.precision
 
 

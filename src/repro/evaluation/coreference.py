@@ -89,6 +89,7 @@ def _clusters(document: object, name: str) -> list[list[Mention]]:
     for number, cluster in enumerate(_listed(document, name)):
         found.append([])
         for mention in _listed(cluster, f"cluster {number} of {name}"):
+            mention = mention.tolist() if hasattr(mention, "tolist") else mention
             if not isinstance(mention, (tuple, list, Sequence)) or len(mention) != 2 or not all(
                     type(end) is int or isinstance(end, Integral) and not isinstance(end, bool) for end in mention):
                 raise ReproError(f"a mention in cluster {number} of {name} is {short(mention, 60)}; give a pair (start,"

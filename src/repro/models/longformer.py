@@ -214,7 +214,7 @@ def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | S
     unused = first if isinstance(model, (RobertaForMaskedLM, RobertaModel)) else 0  # rows of the base before its first
     known = len(old) - unused
     if not isinstance(max_positions, Integral):
-        raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
+        raise ReproError(f"max_positions is {max_positions!r:.40}; it must be a whole number.")
     if max_positions < known:
         raise ReproError(f"max_positions is {max_positions}, but the base already has {known}; give at least that "
                          "many.")
