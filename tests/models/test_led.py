@@ -301,11 +301,24 @@ def test_bad_texts_and_labels(bart, change, said):
     ({"inputs": torch.full((1, 25), 5)}, "the text has 25 tokens"),
     ({"max_new_tokens": 25, "min_new_tokens": 25}, "the summary has 21 tokens"),
     ({"global_attention_mask": IDS[:, :3]}, r"global_attention_mask is \(1, 3\)"),
+    ({"inputs": None}, "input_ids are a NoneType; give int64"),
+    ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be a whole number of at least 1"),
+    ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size is -1; it must be a whole number of at least 0"),
+    ({"num_beams": 2, "num_return_sequences": 3}, "transformers cannot generate with these arguments: .* smaller"),
+    ({"length_penalty": "2"}, "length_penalty is '2'; it must be a number, such as 1.0"),
+    ({"beams": 2}, "transformers cannot generate with these arguments: .*'beams'"),
 ])
 def test_bad_generation(bart, change, said):
     ours = LED.from_bart(bart, 24, window=4)
-    with pytest.raises(ReproError, match=said):
+    with pytest.raises(ReproError, match=said) as error:
         ours.generate(**{"inputs": IDS} | change)
+    assert "\n" not in str(error.value)
+
+
+def test_it_writes_from_encoded_texts_without_their_tokens(bart):
+    ours, settings = LED.from_bart(bart, 24, window=4), {"num_beams": 2, "max_new_tokens": 5}
+    states = ours.led.encoder(IDS)
+    assert torch.equal(ours.generate(encoder_outputs=states, **settings), ours.generate(IDS, **settings))
 
 
 @pytest.mark.parametrize(("windows", "said"), [([4, 5], "window is 5; .* even number"), ([4], "1 for 2 layers"),

@@ -6,7 +6,9 @@ encoder's attention is ours, which needs no padding to a multiple of the window 
 
 import copy
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
+from types import NoneType
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderBaseModel
 from repro.attention import LongformerSelfAttention
 from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_whole, short
 from repro.hf_compat import cache_in
 from repro.ids import check_ids, looked_at, same_batch, what
 from repro.loss import cross_entropy
@@ -28,6 +30,7 @@ KEPT = ("vocab_size", "d_model", "encoder_layers", "encoder_ffn_dim", "encoder_a
         "decoder_ffn_dim", "decoder_attention_heads", "encoder_layerdrop", "decoder_layerdrop", "activation_function",
         "dropout", "attention_dropout", "activation_dropout", "init_std", "classifier_dropout", "use_cache",
         "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "tie_word_embeddings")  # of BART
+COUNTS = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": 1, "no_repeat_ngram_size": 0}  # and the least
 LOCAL = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}  # BART's names in LED's encoder
 
 
@@ -169,15 +172,26 @@ class LED(LEDForConditionalGeneration):
                  **named) -> Tensor:
         """Summaries (B, T) of texts (B, N), by the arguments of transformers; the encoder runs once.
 
-        Raises ReproError for fewer than one beam, and for what `forward` rejects.
+        Raises ReproError for fewer than one beam or token, without a text, for what `forward` rejects, and for arguments
+        that transformers refuses.
         """
-        beams = named.get("num_beams", getattr(generation_config, "num_beams", None))
-        if beams is not None:
-            check_whole(beams, "num_beams")
+        given = {name: getattr(generation_config, name, None) for name in (*COUNTS, "length_penalty")} | named
+        for name, least in COUNTS.items():
+            if given[name] is not None:
+                check_whole(given[name], name, least)
+        if not isinstance(given["length_penalty"], (NoneType, Real)):
+            raise ReproError(f"length_penalty is {short(given['length_penalty'], 60)}; it must be a number, such as "
+                             "1.0.")
         texts = inputs if inputs is not None else named.get("input_ids")
-        if texts is not None:
+        if texts is not None or named.get("encoder_outputs") is None:
             check_ids(texts, self.config.vocab_size, name="input_ids")
-        return super().generate(inputs, generation_config, **named)
+        try:
+            return super().generate(inputs, generation_config, **named)
+        except ReproError:
+            raise
+        except ValueError as error:
+            raise ReproError(f"transformers cannot generate with these arguments: {error} Correct or remove them."
+                             ) from error
 
     def _reorder_cache(self, held, beams: Tensor):
         """Beam search calls this after every step. All beams of a text see the same text, so only what they wrote
