@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from rouge_score.rouge_scorer import RougeScorer
-from transformers import BartForConditionalGeneration
+from transformers import BartForConditionalGeneration, BertConfig, BertModel
 
 from repro.data import Corpus, Split, corpus, registry, sources
 from repro.data import example_readers as readers
@@ -21,9 +21,15 @@ from repro.evaluation.summaries import rouge_n
 from repro.models import LED, roberta_mini
 from repro.models.pretrained import declared
 from repro.papers.base import bart_mini
-from repro.papers.base.bart_mini import damaged, from_roberta, new_model, paired
+from repro.papers.base.bart_mini import damaged, from_encoder, new_model, paired
 from repro.papers.longformer2020 import led, led_tables
 from repro.study import artifact, claim, experiment, run
+
+
+def coder_of(vocab_size, bos=0, sep=2, pad=1, **more):
+    """Stands for a tokenizer with these ids, RoBERTa's unless given."""
+    return SimpleNamespace(vocab_size=vocab_size, bos=bos, special={"sep": sep, "pad": pad}.get, **more)
+
 
 TINY_BASE = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 34, "sequence": 32, "growing": (), "batch_size": 4,
              "tokens": 1_280, "validate_every": 1_280}
@@ -151,7 +157,7 @@ def test_an_article_without_a_text_and_one_without_a_title():
     part, *_ = sources.arxiv({"train": 1}).parts
     assert part.convert({"article": " \n", "abstract": "b"}) is None is part.convert({"article": "a", "abstract": ""})
     assert part.convert({"article": "a", "abstract": "b", "id": 3}) == {"article": "a", "abstract": "b"}
-    coder = SimpleNamespace(encode=lambda text: np.array([len(part) for part in text.split("\n")]))
+    coder = coder_of(99, encode=lambda text: np.array([len(part) for part in text.split("\n")]))
     untitled = Summary("a", "", "four", "b")
     assert led.encoded([untitled], coder, SimpleNamespace(max_input=9, longest_target=3))[0][0] == [0, 4, 2]
 
@@ -174,7 +180,8 @@ def test_the_plan_of_the_papers_scale():
 
 def test_a_published_bart_is_taken_as_it_is(tmp_path, monkeypatch):
     config = bart_mini.EXPERIMENT.plan("paper")[0].model_copy(update={"source": str(tmp_path / "hub")})
-    bart = new_model(SimpleNamespace(n_layer=1, n_embd=8, n_head=2, n_positions=6, embedding_std=0.02), 11)
+    bart = new_model(SimpleNamespace(n_layer=1, n_embd=8, n_head=2, n_positions=6, embedding_std=0.02),
+                     coder_of(11))
     bart.save_pretrained(tmp_path / "hub")
     monkeypatch.setattr(bart_mini, "new_tokeniser", lambda config: SimpleNamespace(fingerprint="f", vocab_size=11))
     found = bart_mini.execute(config, SimpleNamespace(folder=tmp_path))
@@ -188,7 +195,7 @@ def test_only_embeddings_are_drawn_wider():
     for std, found in ((0.02, small), (0.3, wide)):
         torch.manual_seed(0)
         found |= new_model(SimpleNamespace(n_layer=1, n_embd=8, n_head=2, n_positions=6, embedding_std=std),
-                           11).state_dict()
+                           coder_of(11)).state_dict()
     for name, weight in small.items():
         torch.testing.assert_close(wide[name], weight * (15 if "embed_" in name or "shared" in name or "head" in name
                                                          else 1), msg=name)
@@ -196,9 +203,11 @@ def test_only_embeddings_are_drawn_wider():
 
 def test_texts_are_framed_and_cut(tiny):
     row = GENERATOR.example("test", 0)
-    coder = SimpleNamespace(encode=lambda text: np.arange(4, 4 + len(text.split())))
-    (ids, target, whole, n), = led.encoded([row], coder, SimpleNamespace(max_input=10, longest_target=3))
-    assert ids == [0, *range(4, 12), 2] and list(target) == [4, 5, 6] and not whole and n == 23
+    for marks in ({}, {"bos": 7, "sep": 8}):
+        coder = coder_of(99, encode=lambda text: np.arange(4, 4 + len(text.split())), **marks)
+        (ids, target, whole, n), = led.encoded([row], coder, SimpleNamespace(max_input=10, longest_target=3))
+        assert ids == [coder.bos, *range(4, 12), coder.special("sep")]
+        assert list(target) == [4, 5, 6] and not whole and n == 23
 
 
 def test_damage_keeps_the_order_of_what_is_left_and_cuts_a_share_out():
@@ -220,14 +229,17 @@ def test_damage_keeps_the_order_of_what_is_left_and_cuts_a_share_out():
     batch = paired(np.arange(10, 26).reshape(2, 8), 5, np.array([999]), draw)
     assert batch["ids"][:, 0].tolist() == [2, 2] and batch["labels"][1].tolist() == [*range(18, 26), 2]
     assert batch["source"][0, 0] == 0 and batch["source"][0, batch["lengths"][0] - 1] == 2
+    batch = paired(np.arange(10, 26).reshape(2, 8), 5, np.array([999]), draw, (7, 6))
+    assert batch["ids"][:, 0].tolist() == [6, 6] and batch["labels"][0].tolist() == [*range(10, 18), 6]
+    assert batch["source"][0, 0] == 7 and batch["source"][0, batch["lengths"][0] - 1] == 6
 
 
 def test_layers_of_a_roberta_are_those_of_the_encoder(shake):
     """The encoder gives the states of RoBERTa's first layers; only the attention across is its own."""
     roberta = shake(roberta_mini(3, 16, 2, 31, 20)).eval()
     config = SimpleNamespace(n_layer=2, n_embd=16, n_head=2, n_positions=18, embedding_std=0.02)
-    bart, fresh = (shake(new_model(config, 31), 2).eval() for _ in range(2))
-    from_roberta(bart, roberta)
+    bart, fresh = (shake(new_model(config, coder_of(31)), 2).eval() for _ in range(2))
+    from_encoder(bart, roberta)
     ids = torch.randint(4, 31, (2, 15), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         want = roberta(ids, output_hidden_states=True).hidden_states[2]
@@ -241,7 +253,7 @@ def test_layers_of_a_roberta_are_those_of_the_encoder(shake):
 
 def test_an_led_reads_pairs_as_it_reads_padded_texts(shake):
     config = SimpleNamespace(n_layer=1, n_embd=16, n_head=2, n_positions=18, embedding_std=0.02)
-    model = LED.from_bart(shake(new_model(config, 31)), 40, 4).eval()
+    model = LED.from_bart(shake(new_model(config, coder_of(31))), 40, 4).eval()
     source, ids = torch.randint(4, 31, (2, 9)), torch.tensor([[2, 5, 6], [2, 7, 8]])
     lengths = torch.tensor([9, 5])
     found = bart_mini.in_pairs(model)(source, lengths, ids)
@@ -249,11 +261,58 @@ def test_an_led_reads_pairs_as_it_reads_padded_texts(shake):
     torch.testing.assert_close(found[1:], alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_an_encoder_decoder_starts_from_a_bert_on_both_sides(shake):
+    """The encoder gives the states of BERT; start and end of summaries are BERT's own tokens."""
+    bert = shake(BertModel(BertConfig(vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                      intermediate_size=64, max_position_embeddings=20, layer_norm_eps=1e-5))).eval()
+    config = SimpleNamespace(n_layer=2, n_embd=16, n_head=2, n_positions=20, embedding_std=0.02)
+    bart = shake(new_model(config, coder_of(31, bos=5, sep=6, pad=0)), 2).eval()
+    from_encoder(bart, bert)
+    ids = torch.randint(7, 31, (2, 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        want = bert(ids).last_hidden_state
+        torch.testing.assert_close(bart.model.encoder(ids).last_hidden_state, want, atol=1e-5, rtol=1e-5)
+        model = LED.from_bart(bart, 64, 40)
+        torch.testing.assert_close(model.led.encoder(ids, global_attention_mask=torch.zeros_like(ids))[0], want,
+                                   atol=1e-5, rtol=1e-5)
+        rows = bert.embeddings.position_embeddings.weight + bert.embeddings.token_type_embeddings.weight[0]
+        assert torch.equal(bart.model.decoder.embed_positions.weight[2:], rows)
+        told = model.generate(ids, num_beams=2, max_new_tokens=4)
+    assert (told[:, 0] == 6).all() and set(told[:, -1].tolist()) <= {0, 6}
+
+
+def test_the_plan_of_the_pretrained_base():
+    """Two core hours at most; MiniLM's tokenizer; layers from the run that leaves it."""
+    base, = experiment("pretrain-bart-mini").plan("pretrained")
+    before, = bart_mini.base_runs(base)
+    assert (before.source, before.n_layer, before.n_embd, before.vocab_size) == (
+        "minilm-l6", base.n_layer, base.n_embd, base.vocab_size)
+    assert experiment("pretrain-bart-mini").estimate(base).seconds < 2 * 3_600
+    plan = experiment("led-summarization").plan("pretrained")
+    assert [config.max_input for config in plan if config.model == "led"] == [256, 1_024, 4_096]
+    assert {config.corpus for config in plan} == {"scisummnet-subset"} and led.base_of(plan[0]) == base
+    with pytest.raises(ReproError, match="tokeniser is encoder, but its layers start from scratch"):
+        experiment("pretrain-bart-mini").plan("pretrained", {"starts": "scratch"})
+
+
+def test_bases_are_compared_above_the_first_sentences(tiny, tmp_path):
+    shown = artifact("longformer2020-led-bases").render("smoke", ()).table
+    row = shown.iloc[-1]
+    led_scores, lead_scores = (np.mean([record.documents["validation"][key] for key in ("rouge1", "rouge2")])
+                               for record in (tiny.records[1], tiny.records[2]))
+    assert row["scale"] == "smoke" and row["tokens read"] == "30"
+    assert float(row["LED"].split()[0]) == pytest.approx(100 * led_scores, abs=0.06)
+    assert float(row["the first sentences"].split()[0]) == pytest.approx(100 * lead_scores, abs=0.06)
+    assert float(row["difference"].split()[0]) == pytest.approx(100 * (led_scores - lead_scores), abs=0.06)
+    empty = artifact("longformer2020-led-bases").render("small", ("pretrained",), tmp_path).table
+    assert set(empty["difference"]) == {"not run"} and len(set(empty["base"])) == 2
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "pretrained"])
 def test_estimates(scale):
     for config in experiment("led-summarization").plan(scale):
         found = experiment("led-summarization").estimate(config)
         assert (found.flops > 0) is (config.model == "led")
     base, = experiment("pretrain-bart-mini").plan(scale)
     assert experiment("pretrain-bart-mini").estimate(base).seconds > 0
-    assert [one.experiment for one in bart_mini.base_runs(base)] == ["pretrain-roberta-mini"] * (scale == "small")
+    assert [one.experiment for one in bart_mini.base_runs(base)] == ["pretrain-roberta-mini"] * (scale != "smoke")

@@ -1,9 +1,11 @@
 """The base model of LED: BART's architecture (Lewis et al. 2020), which restores damaged text.
 
 Between 20 and 50% of a text are cut out in spans, each replaced by one <mask> ("text infilling"), and its sentences
-change places. At `small` the layers start from roberta-mini's; what the decoder reads of the encoder starts afresh.
+change places. At `small` the layers start from roberta-mini's, at `pretrained` from MiniLM's, on both sides; the
+decoder's attention to the encoder starts afresh.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 HELD_OUT = 30_000  # tokens of the validation text that are restored
-START, END = 0, 2  # ids of <s> and </s>
 SHARE, SPAN = 0.3, 3.0  # share of the tokens that are cut out; mean tokens of a span (Lewis et al. 2020, section 2.2)
+UNUSED = 2  # rows of BART's tables of positions that no token uses
 DRAWS = 3  # separates the draws of damage from those of the text order, which use the same seed
 UNITS = {"restored_nats_per_token": "nats per token of damaged text",
          "other_nats_per_token": "nats per token, with another damaged text as input"}
@@ -26,10 +28,12 @@ UNITS = {"restored_nats_per_token": "nats per token of damaged text",
 class Config(pretraining.Config):
     """bart-mini: tokenizer, architecture and training; `n_layer` on either side. At `paper` only `source` counts."""
 
-    tokeniser: Literal["masked-bpe", "roberta"] = "masked-bpe"  # RoBERTa's is also that of the published BART
+    # RoBERTa's is also that of the published BART; "encoder": that of the encoder whose layers it starts from.
+    tokeniser: Literal["masked-bpe", "roberta", "encoder"] = "masked-bpe"
     n_positions: int = Field(256, ge=4)
     sequence: int = Field(256, ge=4)
-    starts: Annotated[Literal["scratch", "roberta-mini"], Absent("scratch")] = "scratch"  # where its layers come from
+    # Where its layers come from; "roberta-mini": from the base model of that experiment, at `pretrained` MiniLM.
+    starts: Annotated[Literal["scratch", "roberta-mini"], Absent("scratch")] = "scratch"
     embedding_std: Annotated[float, Field(gt=0), Absent(0.02)] = 0.02  # of new embeddings, standard deviation
 
     @model_validator(mode="after")
@@ -37,6 +41,9 @@ class Config(pretraining.Config):
         if self.sequence > self.n_positions - 2:
             raise ValueError(f"sequence is {self.sequence} tokens and n_positions {self.n_positions}; <s> and </s> "
                              "take two more")
+        if self.tokeniser == "encoder" and self.starts == "scratch":
+            raise ValueError("tokeniser is encoder, but its layers start from scratch; use masked-bpe, or "
+                             "starts=roberta-mini")
         return self
 
 
@@ -49,6 +56,11 @@ SCALES = {
     "small": {**REAL, "starts": "roberta-mini", "vocab_size": 8_192, "n_layer": 4, "n_embd": 256, "n_positions": 256,
               "sequence": 254, "batch_size": 8, "tokens": 6_000_000, "learning_rate": 2e-3, "warmup_steps": 200,
               "weight_decay": 0.1, "validate_every": 1_000_000, "precision": "bf16", "weights": "bf16"},
+    # About 1.7 core hours. Texts have as many tokens as at `small`; later positions stay as MiniLM has them.
+    "pretrained": {"corpus": "books-and-wikipedia", "tokeniser": "encoder", "starts": "roberta-mini",
+                   "vocab_size": 30_522, "n_layer": 6, "n_embd": 384, "n_head": 12, "n_positions": 512,
+                   "sequence": 254, "batch_size": 8, "tokens": 4_000_000, "learning_rate": 5e-4, "warmup_steps": 200,
+                   "weight_decay": 0.01, "validate_every": 1_000_000, "precision": "bf16"},
     "paper": {"corpus": "arxiv", "source": "facebook/bart-large", "tokeniser": "roberta", "vocab_size": 50_265,
               "n_layer": 12, "n_embd": 1024, "n_head": 16, "n_positions": 1024, "sequence": 1022},
 }
@@ -59,33 +71,49 @@ def base_runs(config) -> list:
     return roberta_mini.EXPERIMENT.plan(config.scale)[:1] if config.starts == "roberta-mini" else []
 
 
-def new_model(config, vocab_size: int):
-    """A fresh BartForConditionalGeneration, without dropout."""
+def tokeniser_of(config):
+    """The tokenizer of a base model of this config: that of the encoder whose layers it starts from, or its own."""
+    return pretraining.tokeniser_of(base_runs(config)[0] if config.tokeniser == "encoder" else config)
+
+
+def ends(coder) -> tuple[int, int]:
+    """The ids of the tokens that open and end a text: <s> and </s>, or BERT's [CLS] and [SEP]."""
+    return coder.bos, coder.special("sep")
+
+
+def new_model(config, coder):
+    """A fresh BartForConditionalGeneration with a tokenizer's vocabulary and special tokens, without dropout."""
     from transformers import BartConfig, BartForConditionalGeneration
 
+    vocab_size, (start, end) = coder.vocab_size, ends(coder)
     bart = BartForConditionalGeneration(BartConfig(
         vocab_size=vocab_size, d_model=config.n_embd, encoder_layers=config.n_layer, decoder_layers=config.n_layer,
         encoder_attention_heads=config.n_head, decoder_attention_heads=config.n_head,
         encoder_ffn_dim=4 * config.n_embd, decoder_ffn_dim=4 * config.n_embd,
-        max_position_embeddings=config.n_positions, dropout=0.0))
+        max_position_embeddings=config.n_positions, dropout=0.0, pad_token_id=coder.special("pad"),
+        bos_token_id=start, eos_token_id=end, decoder_start_token_id=end, forced_eos_token_id=end))
     for name, weight in bart.named_parameters():
         if name.endswith(("shared.weight", "embed_positions.weight")):
             weight.data *= config.embedding_std / bart.config.init_std
     return bart
 
 
-def from_roberta(bart, roberta) -> None:
-    """Give the encoder and decoder of a BART the embeddings and first layers of a RoBERTa of the same width; attention
-    from the decoder to the encoder keeps its weights."""
+def from_encoder(bart, base) -> None:
+    """Give the encoder and decoder of a BART the embeddings and first layers of a RoBERTa or BERT of the same width;
+    attention from the decoder to the encoder keeps its weights."""
     import torch
 
-    source = roberta.roberta
+    from repro.models.long_reader import n_positions
+
+    source = base.base_model
     embeddings = source.embeddings
+    rows = embeddings.position_embeddings.weight
+    first = UNUSED - (len(rows) - n_positions(base))  # BERT's table has no unused rows
     with torch.no_grad():
         bart.model.shared.weight.copy_(embeddings.word_embeddings.weight)
         for side in bart.model.encoder, bart.model.decoder:
-            table = side.embed_positions.weight
-            table.copy_(embeddings.position_embeddings.weight[:len(table)] + embeddings.token_type_embeddings.weight)
+            table = side.embed_positions.weight[first:]
+            table.copy_(rows[:len(table)] + embeddings.token_type_embeddings.weight[:1])
             side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
             for layer, old in zip(side.layers, source.encoder.layer, strict=False):
                 own, attention = layer.self_attn, old.attention
@@ -117,12 +145,15 @@ def damaged(ids: "np.ndarray", draw: "np.random.Generator", mask: int, stops: "n
 
 
 class Damaged:
-    """Batches of `Sequences` or `Stages` as pairs of a damaged text and its original, for `Summaries`."""
+    """Batches of `Sequences` or `Stages` as pairs of a damaged text and its original, for `Summaries`.
+
+    marks: the ids that open and end a text.
+    """
 
     unit = "tokens"
 
-    def __init__(self, batches, mask: int, stops: "np.ndarray", seed: int = 0):
-        self.batches, self.mask, self.stops, self.seed = batches, mask, stops, seed
+    def __init__(self, batches, mask: int, stops: "np.ndarray", seed: int = 0, marks: tuple[int, int] = (0, 2)):
+        self.batches, self.mask, self.stops, self.seed, self.marks = batches, mask, stops, seed, marks
         self.batch_size, self.units_per_batch = batches.batch_size, batches.units_per_batch
 
     def batch(self, step: int) -> dict:
@@ -131,7 +162,7 @@ class Damaged:
 
         rows = self.batches.batch(step)
         rows = (rows["input_ids"] if isinstance(rows, dict) else rows)[:, :-1].numpy()
-        return paired(rows, self.mask, self.stops, np.random.default_rng([self.seed, step, DRAWS]))
+        return paired(rows, self.mask, self.stops, np.random.default_rng([self.seed, step, DRAWS]), self.marks)
 
     def settings(self) -> dict:
         """The settings of the sequences, and of the damage."""
@@ -139,16 +170,17 @@ class Damaged:
                 "seed": self.seed}
 
 
-def paired(rows: "np.ndarray", mask: int, stops: "np.ndarray", draw: "np.random.Generator") -> dict:
-    """Rows (B, N) as a batch of `padded` pairs: damaged between <s> and </s>, and as they were."""
+def paired(rows: "np.ndarray", mask: int, stops: "np.ndarray", draw: "np.random.Generator",
+           marks: tuple[int, int] = (0, 2)) -> dict:
+    """Rows (B, N) as a batch of `padded` pairs: damaged between `marks`, and as they were."""
     from repro.evaluation.summaries import padded
 
-    return padded([(framed(damaged(row, draw, mask, stops)), row) for row in rows], END)
+    return padded([(framed(damaged(row, draw, mask, stops), marks), row) for row in rows], marks[1])
 
 
-def framed(ids) -> list[int]:
-    """A text between <s> and </s>."""
-    return [START, *map(int, ids), END]
+def framed(ids, marks: tuple[int, int]) -> list[int]:
+    """A text between the ids that open and end it."""
+    return [marks[0], *map(int, ids), marks[1]]
 
 
 def sentence_ends(coder) -> "np.ndarray":
@@ -204,23 +236,23 @@ def execute(config, context):
     from transformers import BartForConditionalGeneration
 
     from repro.data import tokens
-    from repro.models import load_masked_lm
+    from repro.models.long_reader import load_encoder
     from repro.training import Summaries
 
-    coder = new_tokeniser(config)
+    coder = tokeniser_of(config) if config.tokeniser == "encoder" else new_tokeniser(config)
     if config.source != "scratch":
         bart = BartForConditionalGeneration.from_pretrained(config.source, dtype=torch.float32)
         return pretraining.outcome(config, context, NAME, bart, coder)
     torch.manual_seed(config.seed)
-    bart = new_model(config, coder.vocab_size)
+    bart = new_model(config, coder)
     for base in base_runs(config):
-        from_roberta(bart, load_masked_lm(context.need(base)[1] / "model"))
-    stops = sentence_ends(coder)
+        from_encoder(bart, load_encoder(context.need(base)[1] / "model"))
+    stops, mask, marks = sentence_ends(coder), coder.special("mask"), ends(coder)
     held = tokens(config.corpus, "validation", coder).ids[:HELD_OUT]
     rows = held[:len(held) // config.sequence * config.sequence].reshape(-1, config.sequence)
     draw = np.random.default_rng(DRAWS)
-    held_out = [paired(rows[k:k + 8], coder.mask, stops, draw) for k in range(0, len(rows), 8)]
-    batches = Damaged(growing_batches(config, tokens(config.corpus, "train", coder)), coder.mask, stops, config.seed)
+    held_out = [paired(rows[k:k + 8], mask, stops, draw, marks) for k in range(0, len(rows), 8)]
+    batches = Damaged(growing_batches(config, tokens(config.corpus, "train", coder)), mask, stops, config.seed, marks)
     model, result, loss = pretrain(config, context, NAME, Summaries(in_pairs(bart), 0.0, 0.0), batches,
                                    lambda model: restored_nats(model, held_out))
     metrics = {"restored_nats_per_token": loss, "other_nats_per_token": restored_nats(model, held_out, other=True)}
@@ -240,7 +272,11 @@ def estimate(config):
 
     width = config.n_embd
     each = 3 * (2.4 * flops_per_token(config.n_layer, width, config.sequence, 0) + 2 * width * config.vocab_size)
-    return pretraining.estimate(config, parameters(config, config.vocab_size), each)
+    found = pretraining.estimate(config, parameters(config, config.vocab_size), each)
+    return replace(found, seconds=found.flops / RATE) if config.scale == "pretrained" else found
+
+
+RATE = 1.5e11  # FLOP/s in training at `pretrained`, on a CPU in bf16
 
 
 NAME = "bart-mini"

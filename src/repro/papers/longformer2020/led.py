@@ -1,8 +1,9 @@
 """Summaries of long texts by LED (Beltagy et al. 2020, section 7, Table 11, Figure 3), by how much of a text is read.
 
 LED starts from bart-mini, whose positions are copied until they reach the longest input, and learns from texts with
-their summaries. Next to it are two extracts: the first sentences of a text, and the sentences that match its summary
-best, which only an oracle can choose. As a control, LED writes each summary from another text.
+their summaries. At `pretrained` both sides of bart-mini start from MiniLM. Next to it are two extracts: the first
+sentences of a text, and the sentences that match its summary best, which only an oracle can choose. As a control, LED
+writes each summary from another text.
 """
 
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from repro.papers.base import bart_mini
-from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
+from repro.papers.base.pretraining import PROCESS, Decayed
 from repro.papers.base.summaries import fit
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
@@ -114,13 +115,14 @@ def extracts(config, context, rows):
 
 
 def encoded(rows, coder, config) -> list[tuple]:
-    """Each text with its title, between <s> and </s> and cut at `max_input` tokens; its summary; whether that is whole;
-    and how many tokens the text has."""
+    """Each text with its title, between the ids that open and end a text, and cut at `max_input` tokens; its summary;
+    whether that is whole; and how many tokens the text has."""
+    marks = bart_mini.ends(coder)
     found = []
     for row in rows:
         text = "\n".join(part for part in (row.title, row.document) if part)
         ids, target = coder.encode(text), coder.encode(row.summary)
-        found.append((bart_mini.framed(ids[:config.max_input - 2]), target[:config.longest_target],
+        found.append((bart_mini.framed(ids[:config.max_input - 2], marks), target[:config.longest_target],
                       len(target) <= config.longest_target, len(ids) + 2))
     return found
 
@@ -135,7 +137,7 @@ def written(config, context, rows):
     from repro.training import Summaries
 
     base = base_of(config)
-    coder = tokeniser_of(base)
+    coder = bart_mini.tokeniser_of(base)
     texts = {split: encoded(found, coder, config) for split, found in rows.items()}
     pairs = {split: [one[:3] for one in found] for split, found in texts.items()}
     torch.manual_seed(config.seed)
@@ -144,7 +146,7 @@ def written(config, context, rows):
     if config.recompute:
         led.activation_checkpointing_enable()
     model = bart_mini.in_pairs(led)
-    result, validate = fit(config, context, Summaries(model.train(), 0.0, 0.0), pairs, bart_mini.END,
+    result, validate = fit(config, context, Summaries(model.train(), 0.0, 0.0), pairs, bart_mini.ends(coder)[1],
                            f"training on {config.max_input} tokens", "texts")
     save_model(led, context.folder / "model")
     found = {}
@@ -192,7 +194,7 @@ def summaries(config, led, coder, inputs: list[list[int]], bar) -> list[str]:
 
 # Training texts; tokens of a text and of its summary.
 KNOWN = {"synthetic-articles": (1_600, 64, 8), "scisummnet-subset": (541, 5_500, 140), "arxiv": (203_037, 8_600, 290)}
-RATE = {"smoke": 2e10, "small": 1e11}  # FLOP/s in training
+RATE = {"smoke": 2e10, "small": 1e11, "pretrained": 1e11}  # FLOP/s in training
 
 
 def estimate(config):
@@ -219,12 +221,15 @@ SCALES = {
               "learning_rate": 2e-2, "written_at_once": 64, "longest_summary": 12},
     "small": {"corpus": "scisummnet-subset", "window": 256, "longest_target": 254, "epochs": 3, "batch_size": 2,
               "precision": "bf16", "no_repeat": 3, "longest_summary": 200},
+    "pretrained": {"corpus": "scisummnet-subset", "window": 256, "longest_target": 254, "epochs": 3, "batch_size": 2,
+                   "learning_rate": 3e-4, "precision": "bf16", "no_repeat": 3, "longest_summary": 200},
     # The paper gives the windows, the lengths, beam search and teacher forcing, but no rate, passes or batch.
     "paper": {"corpus": "arxiv", "window": 1024, "longest_target": 512, "epochs": 2, "batch_size": 4,
               "learning_rate": 5e-5, "optimizer": "adamw", "precision": "bf16", "recompute": True, "no_repeat": 3,
               "longest_summary": 512},
 }
-LENGTHS = {"smoke": (18, 34, 66), "small": (256, 1_024, 4_096), "paper": (1_024, 4_096, 16_384)}
+LENGTHS = {"smoke": (18, 34, 66), "small": (256, 1_024, 4_096), "pretrained": (256, 1_024, 4_096),
+           "paper": (1_024, 4_096, 16_384)}
 
 
 def grid(scale: str) -> list[dict]:
