@@ -54,8 +54,9 @@ class Read:
 class Reader(nn.Module):
     """Reads batches of `padded` with a Longformer.
 
-    piece: tokens at a time, with the prefix and the separator; None: the whole text at once, with its global tokens. In
-    pieces, no token is global. first_piece: read only the first piece. sep: the id of the separator at the end.
+    piece: tokens at a time, with the prefix and the separator; None: the whole text at once. first_piece: read only the
+    first piece. sep: the id of the separator at the end. global_tokens: whether the global tokens of a text are global
+    in what is read at once; None: not in pieces.
 
     >>> from transformers import BertConfig, BertModel
     >>> bert = BertModel(BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -67,9 +68,11 @@ class Reader(nn.Module):
     (torch.Size([1, 26, 8]), torch.Size([1, 3, 3, 8]))
     """
 
-    def __init__(self, encoder: Longformer, sep: int, piece: int | None = None, first_piece: bool = False):
+    def __init__(self, encoder: Longformer, sep: int, piece: int | None = None, first_piece: bool = False,
+                 global_tokens: bool | None = None):
         super().__init__()
         self.encoder, self.sep, self.piece, self.first_piece = encoder, sep, piece, first_piece
+        self.global_tokens = piece is None if global_tokens is None else global_tokens
         self.config = encoder.config
         encoder.lm_head = None  # predicts tokens, which no task does
 
@@ -113,7 +116,7 @@ class Reader(nn.Module):
         ends = prefix.new_tensor([self.sep, self.config.pad_token_id]).expand(len(prefix), 2)
         ids = torch.cat([prefix, context, ends], 1)[rows].gather(1, index)
         chosen = None
-        if self.piece is None:
+        if self.global_tokens:
             marks = torch.cat([batch["global_prefix"], batch["global_context"], torch.zeros_like(ends).bool()], 1)
             chosen = marks[rows].gather(1, index)
         return self.encoder.encode(ids, (index <= every).long(), chosen)

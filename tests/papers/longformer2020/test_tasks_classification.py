@@ -99,6 +99,9 @@ def test_what_a_record_keeps(study):
         chosen = max(value for _, value in record.curves["validation_accuracy"])
         assert record.metrics["validation_accuracy"] == chosen and len(record.curves["validation_accuracy"]) == 2
         assert record.metrics["best_short"] == 50 < record.metrics["best"]
+        share = (record.metrics["accuracy"] - 50) / (record.metrics["best"] - 50)
+        assert record.metrics["share_recovered"] == pytest.approx(share)
+        assert record.units["share_recovered"] == "of what long context can give"
     assert (short.metrics["tokens_read"], cut.metrics["tokens_read"]) == (32, 11)  # 9 of them, and two special ones
     assert 40 < long.metrics["tokens_read"] < 128
     assert short.documents["test"]["label"] == cut.documents["test"]["label"]
@@ -126,6 +129,7 @@ def test_the_table_and_the_claim_show_them(study):
     for name, record in zip(("short", "Longformer", "Longformer, text cut"), study.found, strict=True):
         assert row[name].startswith(f"{record.metrics['test_accuracy']:.1f} [")
     assert row["best possible"] == f"{study.found[0].metrics['best']:.1f}" and row["seeds"] == "1"
+    assert row["recovered"] == f"{study.found[1].metrics['share_recovered']:.0%}"
     printed = {row["task"]: row["gain"] for _, row in table.iterrows() if row["source"] == "the paper"}
     assert printed == {"WikiHop": "+2.6", "TriviaQA": "+0.9", "HotpotQA": "+0.9", "OntoNotes": "+0.2", "IMDB": "+0.4",
                        "Hyperpartisan": "+7.4"}

@@ -332,6 +332,8 @@ def test_what_a_record_of_two_stages_keeps(study):
             assert metrics[name] == pytest.approx(sum(documents[name]) / 16) and record.units[name] == "per cent"
         assert 2 <= metrics["paragraphs_kept"] <= 4 or model == "longformer-cut"
         assert metrics["best"] == 100 and metrics["train_examples"] == 8
+        alone = metrics["best_short"]
+        assert metrics["share_recovered"] == pytest.approx((metrics["joint_f1"] - alone) / (100 - alone))
         assert {"train_loss", "stage_two_train_loss"} <= record.curves.keys()
 
 

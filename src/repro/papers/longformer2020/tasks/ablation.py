@@ -2,19 +2,21 @@
 
 All configurations fine-tune on the same questions, in the same order, from the same base model, with the same head and
 seeds. `full-attention` is the Longformer read like RoBERTa: with full attention, in pieces of as many tokens as the
-base has positions. WikiHop itself is used at `paper` only; at `pretrained` the questions are on names of books.
+base has positions. WikiHop itself is used at `paper` only; at `pretrained` the questions are on names of books. At
+`paper` texts are read to their end, by Longformer in pieces of `length` tokens with question and candidates before
+each; a large model reads only the first such piece, as in appendix D.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.tasks import continued, frame
-from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
+from repro.papers.longformer2020.tasks.frame import PRETRAINING, SOURCES, base_of, check_source, longformer_of
 from repro.papers.longformer2020.tasks.reader import Words
 from repro.papers.longformer2020.tasks.wikihop import Candidates
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 if TYPE_CHECKING:
     from repro.models.long_reader import TaskReader
@@ -62,6 +64,8 @@ class Config(RunConfig):
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False  # of layers, in the backward pass
     best: Literal["loss"] = "loss"  # no questions choose the weights: those of the last step count
+    source: Annotated[Literal[*SOURCES] | None, Absent(None)] = None  # at `paper`; None: roberta-base
+    reads_on: Annotated[bool, Absent(False)] = False  # whether more pieces of `length` tokens follow until a text ends
 
     @model_validator(mode="before")
     @classmethod
@@ -69,12 +73,17 @@ class Config(RunConfig):
         """Fill in the passes and the length of a configuration if not given."""
         way, sizes = WAYS.get(values.get("configuration"), Way()), SIZES.get(values.get("scale"), SIZES["smoke"])
         epochs, length = sizes
-        return {"epochs": epochs * way.epochs, "length": int(length * way.length)} | values
+        base = values.get("scale") == "paper" and values.get("source") in (None, SOURCES[0])
+        return {"epochs": epochs * way.epochs, "length": int(length * way.length), "reads_on": base} | values
 
     @model_validator(mode="after")
     def _fits(self):
         if self.window % 2:
             raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
+        check_source(self)
+        if self.model == "longformer" and self.length > (most := positions_of(self)):
+            raise ValueError(f"length is {self.length}, but the Longformer of this scale has {most} positions; give at "
+                             "most that many")
         return self
 
     @property
@@ -89,7 +98,7 @@ class Config(RunConfig):
 
     @property
     def max_positions(self) -> int:
-        """The tokens after which a text is cut."""
+        """The tokens that a Longformer reads at once."""
         return self.length
 
 
@@ -105,7 +114,8 @@ def start_of(config: Any) -> RunConfig:
         stage = {"continued": "all"}.get(start, start)
         return next(one for one in continued.EXPERIMENT.plan(config.scale) if one.stage == stage)
     name = "frozen" if start == "positions" else "long" if config.scale == "paper" else "short"
-    return next(one for one in conversion.EXPERIMENT.plan(config.scale) if one.configuration == name)
+    return next(one for one in conversion.EXPERIMENT.plan(config.scale)
+                if one.configuration == name and one.source in (None, base_of(config).source))
 
 
 class Ablation(Candidates):
@@ -118,7 +128,8 @@ class Ablation(Candidates):
 def task_of(config: Any) -> Ablation:
     """The task, with the tokens that attend globally."""
     way = WAYS[config.configuration]
-    return Ablation("wikihop", {}, state=config.candidate_state, global_tokens=way.global_tokens)
+    return Ablation("wikihop", {}, state=config.candidate_state, global_tokens=way.global_tokens,
+                    cuts=not config.reads_on)
 
 
 def new_model(config: Any, context: Any, task: Candidates, words: Words) -> "TaskReader":
@@ -126,7 +137,7 @@ def new_model(config: Any, context: Any, task: Candidates, words: Words) -> "Tas
     import torch
 
     from repro.attention import Full
-    from repro.models import Longformer, longformer_from
+    from repro.models import longformer_from
     from repro.models.long_reader import Reader, TaskReader, load_encoder
 
     way, base = WAYS[config.configuration], base_of(config)
@@ -136,7 +147,7 @@ def new_model(config: Any, context: Any, task: Candidates, words: Words) -> "Tas
         window = Full() if way.pieces else config.window
         encoder = longformer_from(found, base.n_positions if way.pieces else positions_of(config), window)
     else:
-        encoder = Longformer.from_pretrained(folder)
+        encoder = longformer_of(folder, config.window)
     torch.manual_seed(config.seed)
     encoder.resize_token_embeddings(words.coder.vocab_size + len(words.added), mean_resizing=False)
     for layer in encoder.longformer.encoder.layer:
@@ -145,8 +156,9 @@ def new_model(config: Any, context: Any, task: Candidates, words: Words) -> "Tas
             attention.pattern = Full()
         if not way.projections:
             share_projections(attention)
-    piece = base.n_positions if way.pieces else None
-    return TaskReader(Reader(encoder, words.sep, piece), task.head(config, encoder.config.hidden_size))
+    piece = base.n_positions if way.pieces else config.length if config.reads_on else None
+    return TaskReader(Reader(encoder, words.sep, piece, global_tokens=not way.pieces),
+                      task.head(config, encoder.config.hidden_size))
 
 
 def share_projections(attention) -> None:
@@ -182,7 +194,7 @@ SCALES = {
 EXPERIMENT = Experiment(
     name="wikihop-ablation", paper=PAPER, config=Config, scales=SCALES, execute=execute, estimate=estimate,
     grid=lambda scale: [{"configuration": name} for name in WAYS],
-    needs=lambda config: [start_of(config), *([base_of(config)] if start_of(config) != base_of(config) else [])],
+    needs=lambda config: list(dict.fromkeys([start_of(config), base_of(config)])),
     reads=lambda config: PRETRAINING.reads(base_of(config)),
     summary="WikiHop: Longformer, RoBERTa, and Longformer without one of its parts.")
 register(EXPERIMENT)

@@ -169,5 +169,5 @@ COREFERENCE = Clusters("coreference", {
     "pretrained": {"corpus": "litbank", "epochs": 10, "batch_size": 1, "learning_rate": 5e-5,
                    "head_learning_rate": 5e-4, "precision": "bf16", "best": "average_f1"},
     "paper": {"corpus": "ontonotes", "epochs": 20, "batch_size": 1, "window": 512, "learning_rate": 1e-5,
-              "head_learning_rate": 2e-4, "precision": "bf16", "recompute": True, "best": "average_f1",
+              "head_learning_rate": 1e-4, "precision": "bf16", "recompute": True, "best": "average_f1",
               "head_hidden": 3_000}}, "OntoNotes", "average_f1")

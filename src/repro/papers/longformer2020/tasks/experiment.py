@@ -3,7 +3,9 @@
 All three start from the same pretrained encoder, RoBERTa or at `pretrained` MiniLM, and have the same head, training
 examples, order, steps and seeds. "short" is the paper's RoBERTa: it reads a context in pieces of as many tokens as it
 has positions, and the states of all pieces are joined. "longformer" reads it whole, with global tokens that the task
-chooses. "longformer-cut" is the same model on the beginning of the context only.
+chooses. "longformer-cut" is the same model on the beginning of the context only. At `paper` these two start from the
+Longformer that more masked-token training made of the encoder (`roberta-to-longformer`), and `source` may be
+roberta-large.
 """
 
 from typing import Annotated, Literal
@@ -13,7 +15,7 @@ from pydantic import Field, model_validator
 from repro.papers.longformer2020.tasks import frame
 from repro.papers.longformer2020.tasks.classification import HYPERPARTISAN, IMDB
 from repro.papers.longformer2020.tasks.coreference import COREFERENCE
-from repro.papers.longformer2020.tasks.frame import PRETRAINING, base_of
+from repro.papers.longformer2020.tasks.frame import PRETRAINING, SOURCES, base_of, needs
 from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA
 from repro.papers.longformer2020.tasks.reader import MODELS
 from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA
@@ -48,14 +50,19 @@ class Config(RunConfig):
     precision: Literal["no", "bf16"] = "no"  # of training and scoring
     recompute: bool = False  # of layers, in the backward pass
     best: str = "loss"  # the metric of the validation examples that chooses the epoch
+    source: Annotated[Literal[*SOURCES] | None, Absent(None)] = None  # at `paper`; None: roberta-base
 
     @model_validator(mode="after")
     def _fits(self):
+        frame.check_source(self)
         if self.window % 2:
             raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
         if self.max_positions < (known := base_of(self).n_positions):
             raise ValueError(f"max_positions is {self.max_positions}, but the base already has {known}; give at least "
                              "that many")
+        if self.model != "short" and self.scale == "paper" and self.max_positions > (most := frame.positions_of(self)):
+            raise ValueError(f"max_positions is {self.max_positions}, but the Longformer of this scale has {most}; "
+                             "give at most that many")
         return self
 
 
@@ -78,7 +85,7 @@ def grid(scale: str) -> list[dict]:
 SCALES = tuple(scale for scale in frame.RATE if any(scale in task.scales for task in TASKS.values()))
 EXPERIMENT = Experiment(
     name="longformer-tasks", paper=PAPER, config=Config, scales=dict.fromkeys(SCALES, {}), grid=grid, execute=execute,
-    estimate=estimate, needs=lambda config: [base_of(config)],
+    estimate=estimate, needs=needs,
     reads=lambda config: PRETRAINING.reads(base_of(config)), selects=("task", "model"),
     summary="Longformer's tasks: the short encoder in pieces, Longformer, and a cut text.")
 register(EXPERIMENT)

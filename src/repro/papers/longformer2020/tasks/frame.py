@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from repro.errors import ReproError
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
+from repro.papers.longformer2020 import conversion
+from repro.papers.longformer2020.conversion import base_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.study import Estimate, Outcome, RunConfig
 
@@ -29,8 +31,9 @@ class Task(ABC):
 
     scales: the settings of each scale. printed: its row in Table 7, and metric: what that row shows. unit: of its
     intervals, as in a claim. split: whose scores count. special: tokens that it adds. first_piece: whether the short
-    model needs only the first piece of a text. piece: tokens of its pieces; None: as many as it has positions.
-    cost: the time of training, in that of the encoder. units: of its metrics, in % where none is given.
+    model needs only the first piece of a text. piece: tokens of its pieces; None: as many as it has positions. cuts:
+    whether a context ends where the Longformer's positions do; if not, the Longformer reads on in pieces, too. cost:
+    the time of training, in that of the encoder. units: of its metrics, in % where none is given.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Task(ABC):
     special: Sequence[str] = ()
     first_piece: bool = False
     piece: int | None = None
+    cuts: bool = True
     cost: float = 1.0
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,9 +104,34 @@ def by_unit(records: Sequence[Any], name: str, split: str = "test") -> "np.ndarr
     return np.array([record.documents[split][name] for record in records], float)
 
 
-def base_of(config: Any) -> RunConfig:
-    """The run that leaves the pretrained encoder."""
-    return PRETRAINING.plan(config.scale)[0]
+SOURCES = conversion.BASES["paper"]  # encoders of the paper's sizes
+
+
+def check_source(config: Any) -> None:
+    """Raise ValueError unless a source is named at `paper` alone: elsewhere the scale has its encoder."""
+    if config.source is not None and config.scale != "paper":
+        raise ValueError(f"source is {config.source}, but scale {config.scale} has an encoder of its own; leave it "
+                         "out, or use the scale paper")
+
+
+def positions_of(config: Any) -> int:
+    """The positions of the Longformer that starts from more masked-token training."""
+    return conversion.EXPERIMENT.plan(config.scale)[0].max_positions
+
+
+def start_of(config: Any) -> RunConfig:
+    """The run that leaves the model that is fine-tuned. At `paper` a Longformer has read long texts before, as the
+    paper's has (section 5); elsewhere it is converted from the encoder, and learns to read long texts from the task."""
+    base = base_of(config)
+    if config.scale != "paper" or config.model == "short":
+        return base
+    return next(one for one in conversion.EXPERIMENT.plan(config.scale)
+                if one.configuration == "long" and one.source == base.source)
+
+
+def needs(config: Any) -> list[RunConfig]:
+    """The runs that leave what is fine-tuned, and the encoder's tokenizer."""
+    return list(dict.fromkeys([start_of(config), base_of(config)]))
 
 
 def words_of(config: Any, task: Task) -> Words:
@@ -114,22 +143,39 @@ def new_model(config: Any, context: Any, task: Task, words: Words) -> "TaskReade
     """The pretrained encoder with the task's head. The seed draws the head, and the embeddings of added tokens."""
     import torch
 
-    from repro.models.long_reader import TaskReader, load_encoder, reader_from
+    from repro.models.long_reader import Reader, TaskReader, load_encoder, reader_from
 
+    start = start_of(config)
     torch.manual_seed(config.seed)
-    base = load_encoder(context.need(base_of(config))[1] / "model")
+    folder = context.need(start)[1] / "model"
+    if start.experiment == conversion.EXPERIMENT.name:
+        long = longformer_of(folder, config.window)
+        if words.added:
+            long.resize_token_embeddings(words.coder.vocab_size + len(words.added), mean_resizing=False)
+        return TaskReader(Reader(long, words.sep), task.head(config, long.config.hidden_size))
+    base = load_encoder(folder)
     head = task.head(config, base.config.hidden_size)
     return TaskReader(reader_from(base, words, config.model, config.max_positions, config.window, task.first_piece,
                                   task.piece),
                      head)
 
 
+def longformer_of(folder: Any, window: int) -> "nn.Module":
+    """A saved Longformer with this window in every layer."""
+    from repro.checkpoints import read_config
+    from repro.models import Longformer
+
+    return Longformer.from_pretrained(folder, attention_window=[window] * read_config(folder)["num_hidden_layers"])
+
+
 def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[Example]:
-    """The examples of these rows: contexts are cut at the positions of the Longformer, for every model, and at `cut`
-    tokens for the control. Raises ReproError if what stands before a context fills what the model reads at once."""
+    """The examples of these rows: contexts are cut at the positions of the Longformer, for every model, unless it reads
+    on in pieces, and at `cut` tokens for the control. Raises ReproError if what stands before a context fills what the
+    model reads at once."""
     found = [task.example(row, words) for row in rows]
     check_room(config, task, found)
-    found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
+    if task.cuts:
+        found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
     return [one.cut(config.cut) for one in found] if config.model == "longformer-cut" else found
 
 
@@ -240,18 +286,29 @@ def execute(config: Any, context: Any, task: Task) -> Outcome:
             metrics[f"{split}_nats"] = sum(nats) / len(nats)
             metrics |= {task.metric: scores[task.metric]} if split == task.split and task.metric in scores else {}
     most = model.reader.piece if model.reader.first_piece else config.max_positions
-    lengths = [min(len(one), most) for one in examples[splits[-1]]]
-    metrics |= task.known(config, rows) | {
+    lengths = [min(len(one), most) if task.cuts else len(one) for one in examples[splits[-1]]]
+    metrics |= recovered(metrics.get(task.metric), task.known(config, rows)) | {
         "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"]),
         "parameters": sum(weight.numel() for weight in model.parameters())}
     return Outcome(metrics, {name: task.unit_of(name) for name in metrics}, config.model, result.curves, documents,
                    {"tokeniser": words.coder.fingerprint, "chosen": result.best})
 
 
-UNITS = {"tokens_read": "tokens per example", "train_examples": "examples", "parameters": "weights"}
+def recovered(score: float | None, known: dict[str, float]) -> dict[str, float]:
+    """`known`, and for generated texts the share of the gain from long context that a score in % recovers: 0 for the
+    best score without long context, 1 for the best possible one."""
+    alone = known.get("best_short", known.get("best_without_context"))
+    if score is None or alone is None or known["best"] <= alone:
+        return known
+    return known | {"share_recovered": (score - alone) / (known["best"] - alone)}
+
+
+UNITS = {"share_recovered": "of what long context can give", "tokens_read": "tokens per example",
+         "train_examples": "examples", "parameters": "weights"}
 # Training examples, those read without training, and the tokens of a text, about.
-KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (9_500, 5_500, 290), "hyperpartisan": (452, 193, 800),
-         "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500), "ontonotes": (2_802, 691, 600),
+KNOWN = {"synthetic-reviews": (1_200, 300, 130), "imdb-subset": (9_500, 5_500, 290), "imdb": (22_500, 27_500, 300),
+         "hyperpartisan": (452, 193, 800), "synthetic-coreference": (240, 250, 150), "litbank": (80, 20, 2_500),
+         "ontonotes": (2_802, 691, 600),
          "synthetic-far-hops": (3_000, 200, 95), "hotpotqa-subset": (2_200, 500, 1_330),
          "synthetic-candidates": (1_600, 200, 112), "book-names": (1_200, 600, 1_170),
          "wikihop": (43_738, 5_129, 1_535), "triviaqa": (110_648, 7_993, 3_500), "hotpotqa": (90_447, 7_405, 1_330)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.data.examples import ANSWER_TYPES
-from repro.papers.longformer2020.tasks.frame import encoded, fit, new_model, read_with, words_of
+from repro.papers.longformer2020.tasks.frame import encoded, fit, new_model, read_with, recovered, words_of
 from repro.papers.longformer2020.tasks.reader import Example, Words
 from repro.papers.longformer2020.tasks.spans import (
     PRETRAINED,
@@ -142,7 +142,8 @@ class HotpotQA(SpanTask):
         metrics |= scores | {
             "one_stage_joint_f1": one_stage["joint_f1"], "both_paragraphs_kept": 100 * sum(whole) / len(whole),
             "paragraphs_kept": sum(map(len, kept["test"])) / len(whole),
-            "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"])} | self.known(config, rows)
+            "tokens_read": sum(lengths) / len(lengths), "train_examples": len(rows["train"])}
+        metrics |= recovered(scores[self.metric], self.known(config, rows))
         return Outcome(metrics, {name: self.unit_of(name) for name in metrics}, config.model,
                        first.curves | {f"stage_two_{name}": curve for name, curve in second.curves.items()},
                        {"test": documents | {"one_stage_joint_f1": before["joint_f1"]}},

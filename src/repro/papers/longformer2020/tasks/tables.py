@@ -22,21 +22,24 @@ PRINTED = {row["dataset"]: row for row in printed_rows("longformer2020_table7_fi
 
 
 def table_7(context: ArtifactContext) -> "pandas.DataFrame":
-    """Scores in %, printed and ours, with the gain of Longformer over the short model; ours with 95% intervals."""
+    """Scores in %, printed and ours, with the gain of Longformer over the short model; ours with 95% intervals.
+
+    "recovered", for generated texts: how far Longformer gets from the best score of a reader without long context (0%)
+    to the best possible one (100%).
+    """
     import pandas
 
     rows = []
     for name, row in PRINTED.items():
         short, long = (float(row[f"{model}_base_percent"]) for model in ("roberta", "longformer"))
-        rows.append([name, row["metric"], "the paper", f"{short:.1f}", f"{long:.1f}", f"{long - short:+.1f}", "–", "–",
-                     "–"])
+        rows.append([name, row["metric"], "the paper", f"{short:.1f}", f"{long:.1f}", f"{long - short:+.1f}", *"––––"])
         task = next((one for one in TASKS.values() if one.printed == name), None)
         for scale in reversed(context.scales) if task else ():
             if context.plan(scale, task=task.name):
                 rows.append([name, row["metric"], f"this study, {scale}: {task.scales[scale]['corpus']}",
                              *_ours(context, task, scale)])
     return pandas.DataFrame(rows, columns=["task", "metric", "source", "short", "Longformer", "gain",
-                                           "Longformer, text cut", "best possible", "seeds"])
+                                           "Longformer, text cut", "best possible", "recovered", "seeds"])
 
 
 def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
@@ -48,7 +51,14 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     gain = cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
     best = [record.metrics["best"] for record in found.get(LONG, []) if "best" in record.metrics]
     seeds = max(map(len, found.values()))
-    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", str(seeds or NOT_RUN)]
+    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", recovered(found.get(LONG, [])),
+            str(seeds or NOT_RUN)]
+
+
+def recovered(records: Sequence[Record]) -> str:
+    """The share that these runs recover of what long context can give, their mean; "–" if it is not known."""
+    shares = [one.metrics["share_recovered"] for one in records if "share_recovered" in one.metrics]
+    return f"{sum(shares) / len(shares):.0%}" if shares else "–"
 
 
 def cell(values: "np.ndarray | None", style: str = ".1f") -> str:
