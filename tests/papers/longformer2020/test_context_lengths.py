@@ -110,3 +110,11 @@ def test_pieces_are_gpt2s():
     coder = tokeniser("gpt2")
     pieces = [coder.decode([int(one)]) for text in contexts(row) for one in coder.encode(text)]
     assert "".join(pieces) == "".join(row.paragraphs) and len(pieces) > sum(len(one.split()) for one in row.paragraphs)
+
+
+def test_one_corpus_is_counted_with_its_own_splits():
+    for scale, name in (("small", "hyperpartisan"), ("smoke", "synthetic-hops")):
+        whole = [config for config in experiment("context-lengths").plan(scale) if config.corpus == name]
+        assert experiment("context-lengths").plan(scale, {"corpus": name}) == whole and len(whole) == 1
+    with pytest.raises(ReproError, match="unknown corpus 'litbank'. Known: "):
+        experiment("context-lengths").plan("small", {"corpus": "litbank"})

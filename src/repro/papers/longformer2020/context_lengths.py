@@ -121,7 +121,8 @@ EXPERIMENT = Experiment(
     name="context-lengths", paper=PAPER, summary="How long the contexts of the tasks are, in wordpieces.",
     config=Config, execute=execute, estimate=estimate,
     scales={"smoke": {"tokeniser": "word"}, "small": {}, "paper": {"tokeniser": "roberta"}},
-    grid=lambda scale: [{"corpus": name, "splits": splits} for name, splits in POINTS[scale].items()])
+    grid=lambda scale: [{"corpus": name, "splits": splits} for name, splits in POINTS[scale].items()],
+    selects=("corpus",))
 TABLE = Artifact(
     id="longformer2020-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
     title="Wordpieces of the contexts of each task (at smoke: words of generated texts)",
