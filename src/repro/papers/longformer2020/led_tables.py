@@ -201,5 +201,5 @@ EXAMPLE = Artifact(
     title="One test text: its reference summary, and what LED and the extracts write (ours)")
 STARTS = Artifact(
     id="longformer2020-led-bases", **OF, source="section 7", build=bases,
-    title="Which base writes better: ROUGE in % above the first sentences, on development texts (ours)")
+    title="Which base writes better: ROUGE in % against the first sentences")
 register(TABLE_11, FIGURE_3, EXAMPLE, STARTS)
