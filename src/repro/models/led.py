@@ -172,8 +172,8 @@ class LED(LEDForConditionalGeneration):
                  **named) -> Tensor:
         """Summaries (B, T) of texts (B, N), by the arguments of transformers; the encoder runs once.
 
-        Raises ReproError for fewer than one beam or token, without a text, for what `forward` rejects, and for arguments
-        that transformers refuses.
+        Raises ReproError for fewer than one beam or token, without a text, for what `forward` rejects, and for
+        arguments that transformers refuses.
         """
         given = {name: getattr(generation_config, name, None) for name in (*COUNTS, "length_penalty")} | named
         for name, least in COUNTS.items():
