@@ -1,12 +1,15 @@
 """Folders of transformers models, read and written: missing and damaged ones and full disks end in one clear line."""
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from repro.errors import ReproError, short
@@ -162,7 +165,8 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
 
     Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file or a link. No
     unfinished folder stays if the block raises. After a kill the old folder or the new one is there, or the old one
-    lies hidden beside its place, and the next save or `reading` puts it back.
+    lies hidden beside its place, and the next save or `reading` puts it back. Several processes may save under one name
+    at once: each writes a folder of its own, and the last one stays.
     """
     from safetensors import SafetensorError
 
@@ -171,44 +175,78 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
         what = "the current folder" if not folder.name else "a link" if folder.is_symlink() else "a file"
         raise ReproError(f"a model is saved as a folder of its own, but {folder} is {what}; it was left as it is. Give "
                          "the name of a new folder, or of one that can be replaced.")
-    unfinished, before = _beside(folder)
-    _tidy(folder)
+    own = None
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.parent):
+            _tidy(folder)
+            made = _fresh(folder)
+            held, own = os.open(made, os.O_RDONLY), made
+            with suppress(OSError):  # a disk without locks
+                fcntl.flock(held, fcntl.LOCK_EX)  # as long as this process writes: no other one deletes it
+        unfinished = own / folder.name
         yield unfinished
         for path in unfinished.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         with locked(folder.parent):  # a reader must not put the old one back in between
+            _tidy(folder)
             if folder.exists():
-                folder.rename(before)  # a kill must not leave a part of it under its name
+                folder.rename(_before(folder))  # a kill must not leave a part of it under its name
             unfinished.rename(folder)
     except (OSError, SafetensorError) as error:
         raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
                          "was.") from error
     finally:
-        _tidy(folder)
+        if own is not None:
+            os.close(held)
+            shutil.rmtree(own, ignore_errors=True)
+            with suppress(OSError), locked(folder.parent):
+                _tidy(folder)
 
 
-def _beside(folder: Path) -> tuple[Path, Path]:
-    """Where `whole_folder` writes the new folder, and where it puts the old one while it replaces it."""
-    return folder.with_name(f".{folder.name}.unfinished"), folder.with_name(f".{folder.name}.before")
+def _fresh(folder: Path) -> Path:
+    """A new hidden folder beside `folder`, for what is unfinished or to be deleted."""
+    return Path(mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".unfinished"))
+
+
+def _before(folder: Path) -> Path:
+    """Where `whole_folder` puts the old folder while it replaces it."""
+    return folder.with_name(f".{folder.name}.before")
 
 
 def _tidy(folder: Path) -> None:
-    """Delete an unfinished folder, and put back the old one, or delete it, too, if the new one is there."""
-    unfinished, before = _beside(folder)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    _put_back(folder)
-    if folder.exists() and before.exists():
-        with suppress(OSError):
-            before.rename(unfinished)  # what bears the name `before` is whole, even if a kill comes now
-        shutil.rmtree(unfinished, ignore_errors=True)
+    """Put back the old folder, or delete it if the new one is there, and delete unfinished ones that no process writes.
+
+    Only within `locked(folder.parent)`.
+    """
+    before = _before(folder)
+    if before.is_dir() and not folder.exists():
+        before.rename(folder)
+    elif before.is_dir():
+        before.rename((deleted := _fresh(folder)) / folder.name)  # a kill must not leave a part of it under this name
+        shutil.rmtree(deleted, ignore_errors=True)
+    for left in os.listdir(folder.parent):
+        if re.fullmatch(rf"\.{re.escape(folder.name)}\.\w+\.unfinished", left) and not _is_held(folder.parent / left):
+            shutil.rmtree(folder.parent / left, ignore_errors=True)
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a process is writing this unfinished folder."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(held)
+    return False
 
 
 def _put_back(folder: Path) -> None:
     """Give the old folder its name again where a kill left none under it."""
     with suppress(OSError):  # a name too long, or a disk that cannot be written
-        if not folder.name or folder.exists() or not (before := _beside(folder)[1]).is_dir():
+        if not folder.name or folder.exists() or not (before := _before(folder)).is_dir():
             return
         with locked(folder.parent):
             if before.is_dir() and not folder.exists():  # another process may have been first

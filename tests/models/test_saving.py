@@ -267,7 +267,7 @@ def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, mo
     rename = Path.rename
 
     def refuse(path, target):
-        if path.name == ".model.unfinished":
+        if path.parent.name.endswith(".unfinished"):
             raise OSError(5, "Input/output error")
         return rename(path, target)
 
@@ -277,6 +277,37 @@ def test_a_model_stays_where_the_new_one_cannot_be_put_in_its_place(tmp_path, mo
             unfinished.mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert (tmp_path / "model/config.json").read_text() == "old"
+
+
+def written(folder, content):
+    folder.mkdir()
+    (folder / "config.json").write_text(content)
+
+
+def test_two_processes_that_save_under_one_name_each_write_a_folder_of_their_own(tmp_path):
+    """Locks belong to an open folder, so two saves of one process stand for two processes."""
+    place = tmp_path / "model"
+    with whole_folder(place) as second:
+        written(second, "second")
+        with whole_folder(place) as first:
+            written(first, "first")
+        assert contents(place) == {"config.json": "first"} and contents(second) == {"config.json": "second"}
+        with pytest.raises(ZeroDivisionError), whole_folder(place) as third:
+            written(third, "third")
+            raise ZeroDivisionError
+        assert contents(place) == {"config.json": "first"} and contents(second) == {"config.json": "second"}
+    assert contents(place) == {"config.json": "second"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_next_save_deletes_what_a_kill_left_unfinished_and_nothing_else(tmp_path):
+    code = SAVE_TWICE.replace("unfinished.mkdir()", "unfinished.mkdir(); watch()")
+    (left,) = left_by_a_kill(tmp_path, code, "open")
+    assert left.startswith(".model.") and left.endswith(".unfinished")
+    (tmp_path / ".notes.unfinished").mkdir()
+    with whole_folder(tmp_path / "model") as unfinished:
+        written(unfinished, "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"model", ".notes.unfinished"}
 
 
 def test_a_folder_of_other_files_is_not_replaced(tiny_gpt2, tmp_path):
