@@ -4,13 +4,14 @@ import copy
 
 import pytest
 import torch
-from tiny_decoders import FAMILIES, SIZES, text
+from tiny_decoders import FAMILIES, SIZES, config, plain_class, text
 from torch import nn
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.models import load_causal_lm, save_causal_lm
 from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
+from repro.recurrence.memories import complete
 from repro.recurrence.windowed import WindowByWindow
 from repro.windows import windows
 
@@ -20,6 +21,7 @@ SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True},
 
 OTHERS = {"olmo2": {}, "stablelm": {}, "phi3": {}, "glm": {}, "gpt_neox": {}, "ministral3": {"rope_parameters": {
     "rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 4}}}
+TABLES = {"opt": {"ffn_dim": 24, "word_embed_proj_dim": 16}, "gpt_bigcode": {}}  # with a table of position embeddings
 
 
 @pytest.fixture
@@ -332,11 +334,64 @@ def test_models_that_are_not_their_layers_alone_are_refused_in_one_line(folder, 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("family", OTHERS)
+def test_a_saved_model_is_compared_with_its_plain_model_again(folder, tmp_path):
+    """Another version of transformers may do something around its layers."""
+    from repro.recurrence.decoders import memory_class, recurrent_class
+
+    plain = plain_class("nanochat")
+    given = config("nanochat", final_logit_softcapping=None)
+    recurrent_class(plain)(given, RecurrenceConfig(hidden_size=8)).save_pretrained(tmp_path / "recurrent")
+    memory_class(plain)(given, complete("gated")).save_pretrained(tmp_path / "gated")
+    for name in ("recurrent", "gated"):
+        with pytest.raises(ReproError, match="a model of type nanochat does more than its layers"):
+            load_causal_lm(tmp_path / name)
+    model = RecurrentLM.from_pretrained(folder("olmo2", opening_token=1))
+    model.save_pretrained(tmp_path / "right")
+    for attention in (None, "repro_memory"):
+        again = RecurrentLM.from_pretrained(tmp_path / "right", attn_implementation=attention)
+        assert again.config._attn_implementation == "repro_memory"
+        assert torch.equal(again(text(9), window=4).logits, model(text(9), window=4).logits)
+
+
+@pytest.mark.parametrize("family", [*OTHERS, *TABLES])
 def test_other_families_are_their_layers(folder, family):
+    changes = (OTHERS | TABLES)[family] | {"opening_token": 1}
     for dtype in (torch.float32, torch.bfloat16):
-        model = RecurrentLM.from_pretrained(folder(family, **OTHERS[family] | {"opening_token": 1}), dtype=dtype)
+        model = RecurrentLM.from_pretrained(folder(family, **changes), dtype=dtype)
         assert model.dtype == dtype and model(text(9), window=4).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"insert_layer": 0, "n_embeddings": 2}], ids=str)
+@pytest.mark.parametrize("family", TABLES)
+def test_a_vector_has_no_place_in_a_table_of_positions(folder, family, settings):
+    """transformers' layer reads h_prev in front of the tokens, which keep their positions, under a causal mask."""
+    from transformers import AutoModelForCausalLM
+
+    path, ids = folder(family, **TABLES[family]), text(16)
+    model = RecurrentLM.from_pretrained(path, RecurrenceConfig(hidden_size=8, **settings))
+    plain = AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+    layers = getattr(plain.base_model, "decoder", plain.base_model)
+    layer = getattr(layers, "h" if family == "gpt_bigcode" else "layers")[model.recurrence.config.insert_layer]
+    with torch.no_grad():
+        first = plain(ids[:, :8], output_hidden_states=True)
+        h_prev = model.recurrence(sum(w * x.mean(1) for w, x in zip(
+            model.recurrence.layer_weights, first.hidden_states[1:], strict=True)))
+        n = h_prev.shape[1]
+        mask = torch.full((8 + n, 8 + n), torch.finfo(torch.float32).min).triu(1)[None, None]
+        layer.register_forward_pre_hook(lambda module, args, kwargs: (
+            (torch.cat([h_prev, args[0]], 1), *args[1:]), kwargs | {"attention_mask": mask}), with_kwargs=True)
+        layer.register_forward_hook(lambda module, args, out: out[:, n:])
+        expected, found = plain(ids[:, 8:], use_cache=False).logits, model(ids, window=8).logits
+    torch.testing.assert_close(found[:, :8], first.logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[:, 8:], expected, rtol=1e-4, atol=1e-4)
+    made = model.generate(ids[:, :3], 12, window=8, overlap=2)
+    for k in range(3, 15):
+        with torch.no_grad():
+            assert (made[:, k] == model(made[:, :k], window=8, overlap=2).logits[:, -1].argmax(-1)).all()
+    opened = RecurrentLM.from_pretrained(folder(family, **TABLES[family] | {"opening_token": 1}))
+    assert opened(text(63)).logits.shape[1] == 63
+    with pytest.raises(ReproError, match="needs 65 positions, but the model has 64; choose a smaller window"):
+        opened(text(64))
 
 
 def test_the_embedding_dropout_of_starcoder_is_that_of_the_plain_model(folder):

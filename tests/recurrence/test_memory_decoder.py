@@ -115,6 +115,13 @@ def test_vectors_before_a_window_of_another_family_are_earlier_tokens(made, fami
     assert (carried[:, 8:] - masked).abs().amax(-1).min() > 1e-6  # every later position sees the state
 
 
+def test_opt_names_the_spread_of_its_embeddings_in_another_way(tmp_path):
+    changes = {"ffn_dim": 24, "word_embed_proj_dim": 16}
+    plain_class("opt")(config("opt", init_std=0.5, **changes)).save_pretrained(tmp_path)
+    model = with_memory(tmp_path, "rmt", n_tokens=100)
+    assert 0.4 < model.memory.first.std() < 0.6 and model(text(9), window=4).logits.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["infini", "knn"])
 def test_a_memory_inside_the_attention_is_refused_in_another_family(made, name, tmp_path):
     plain_class("stablelm")(config("stablelm")).save_pretrained(tmp_path)

@@ -1,8 +1,9 @@
-"""Memories in decoders of transformers with rotary positions, such as Llama, Mistral, Qwen and Gemma."""
+"""Memories in decoders of transformers: with rotary positions, such as Llama, Mistral, Qwen and Gemma, or with a table
+of position embeddings, such as OPT."""
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -20,8 +21,10 @@ from repro.recurrence.opening import open_windows
 
 FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # whose layers are read as they are here
 KNOWN = "give GPT-2, Llama, Mistral, Qwen or Gemma"
-NORMS = ("norm", "final_layernorm", "final_layer_norm")
-DROPOUTS = ("embed_dropout", "emb_dropout")
+LAYERS = ("layers", "h")  # names of a model's list of layers, of its final norm, and so on
+NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")
+TABLES = ("embed_positions", "wpe")
+DROPOUTS = ("embed_dropout", "emb_dropout", "drop")
 TOGETHER = 2048  # tokens that the layers below a state read at once: a CPU's matrix products are then near their best
 
 
@@ -38,40 +41,66 @@ class MemoryDecoder(WithMemory):
 
     def __init__(self, config, memory: dict | None = None):
         super().__init__(config, memory)
-        config, base = self.config, self.base_model
+        config, stack = self.config, self._stack
         check_logits(config)
-        layers, rotary = getattr(base, "layers", None) or (), getattr(base, "rotary_emb", None)
-        norms = [name for name in NORMS if hasattr(base, name)]
+        self.layer_list, self.final_norm, self.table, rotary = (
+            _first(stack, names) for names in (LAYERS, NORMS, TABLES, ("rotary_emb",)))
+        n_layers = len(getattr(stack, self.layer_list)) if self.layer_list else 0
         scaled = getattr(config, "embedding_multiplier", 1) != 1
-        if not isinstance(rotary, nn.Module) or len(layers) != config.num_hidden_layers or not norms or scaled:
-            raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding, a final "
-                             f"norm and a plain embedding, so no state can be carried to a layer; {KNOWN}.")
-        self.final_norm = norms[0]
-        self.rotates_by_type = "layer_type" in inspect.signature(rotary.forward).parameters
+        if n_layers != config.num_hidden_layers or not self.final_norm or scaled or not (rotary or self.table):
+            raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding or table "
+                             "of positions, a final norm and a plain embedding, so no state can be carried to a layer; "
+                             f"{KNOWN}.")
+        self.rotates = bool(rotary)
+        self.rotates_by_type = self.rotates and "layer_type" in inspect.signature(stack.rotary_emb.forward).parameters
         self.n_opening = self.memory.n_opening = open_windows(self)
+
+    @property
+    def _stack(self) -> nn.Module:
+        """The part of the model that has its layers."""
+        return getattr(self.base_model, "decoder", self.base_model)
+
+    @property
+    def _layers(self) -> nn.ModuleList:
+        return getattr(self._stack, self.layer_list)
+
+    def _places(self):
+        """The position embeddings (context, d); None for rotary ones."""
+        if self.rotates:
+            return None
+        table = getattr(self._stack, self.table)
+        return table.weight[getattr(table, "offset", 0):]
 
     def _embedded(self, ids: Tensor, start: int = 0) -> Tensor:
         """The tokens of a window, an opening token in front (B, T, d)."""
         if self.n_opening and not start:
             ids = F.pad(ids, (self.n_opening, 0), value=self.config.opening_token)
-        hidden = embedded(self.get_input_embeddings(), ids)
+        hidden, places = embedded(self.get_input_embeddings(), ids), self._places()
+        if places is not None:
+            if (stop := start + ids.shape[1]) > len(places):
+                raise ReproError(f"a window with its opening token needs {stop} positions, but the model has "
+                                 f"{len(places)}; choose a smaller window.")
+            hidden = hidden + places[start:stop]
         for name in DROPOUTS:
-            hidden = getattr(self.base_model, name, nn.Identity())(hidden)
+            hidden = getattr(self._stack, name, nn.Identity())(hidden)
         return F.dropout(hidden, getattr(self.config, "embedding_dropout", 0.0), self.training)  # in Starcoder 2
 
     def _normed(self, hidden):
-        return getattr(self.base_model, self.final_norm)(hidden)
+        return getattr(self._stack, self.final_norm)(hidden)
 
     def _block(self, index, hidden, before=None, mix=None, everywhere=None, cache=None, start=0):
         """One layer (B, T, d). mix gets queries and keys before their rotation."""
-        layer, n = self.base_model.layers[index], 0 if before is None else before.shape[1]
+        layer, n = self._layers[index], 0 if before is None else before.shape[1]
         more = {} if cache is None else {layer_cache_name(layer): cache}
-        cos, sin = self._rotation(index, hidden, start - n, start + hidden.shape[1])
+        rotation = self._rotation(index, hidden, start - n, start + hidden.shape[1]) if self.rotates else None
         if self.config.model_type not in FAMILIES:
+            if rotation is not None:
+                more["position_embeddings"] = rotation
             if "position_ids" in inspect.signature(layer.forward).parameters:  # vectors have that of the first token
                 places = torch.arange(start - n, start + hidden.shape[1], device=hidden.device)
                 more["position_ids"] = places.clamp(min=0)[None]
-            return self._unknown_block(layer, hidden, before, mix, everywhere, (cos, sin), more)
+            return self._unknown_block(layer, hidden, before, mix, everywhere, more)
+        cos, sin = rotation
         if n:
             more["previous"] = _keys_and_values(layer, before, cos[:, :n], sin[:, :n])
         own = cos[:, n:], sin[:, n:]
@@ -82,7 +111,7 @@ class MemoryDecoder(WithMemory):
         return layer(hidden, position_embeddings=own, attention_mask=None, everywhere=everywhere,
                      mix=None if mix is None else inside, **more)
 
-    def _unknown_block(self, layer, hidden, before, mix, everywhere, rotation, more):
+    def _unknown_block(self, layer, hidden, before, mix, everywhere, more):
         """One layer of another family, whose inside is not known: vectors are in front of its input."""
         n = 0 if before is None else before.shape[1]
         if mix is not None:
@@ -92,7 +121,7 @@ class MemoryDecoder(WithMemory):
             hidden = torch.cat([before.to(hidden.dtype), hidden], 1)
         everywhere = n if everywhere is None else everywhere
         if any(part.kind is part.VAR_KEYWORD for part in inspect.signature(layer.forward).parameters.values()):
-            out = layer(hidden, position_embeddings=rotation, attention_mask=None, everywhere=everywhere, **more)
+            out = layer(hidden, attention_mask=None, everywhere=everywhere, **more)
         if not any(getattr(part, "carries", False) for part in layer.children()):
             raise ReproError(f"the layers of {type(self).__name__} do not get the keyword arguments of the model or "
                              f"have an attention of their own, so they cannot be given h_prev; {KNOWN}.")
@@ -101,14 +130,19 @@ class MemoryDecoder(WithMemory):
     def _rotation(self, index: int, hidden: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines (1, stop - start, D) of a layer at these positions."""
         kind = (self.config.layer_types[index],) if self.rotates_by_type else ()
-        return self.base_model.rotary_emb(hidden, torch.arange(start, stop, device=hidden.device)[None], *kind)
+        return self._stack.rotary_emb(hidden, torch.arange(start, stop, device=hidden.device)[None], *kind)
 
     def _reader(self, z, stride):
         """As in `WithMemory`. There is no cache if a layer takes none, or if a rotary embedding of type "longrope"
         turns all keys in another way once the window is long."""
-        if "longrope" in kinds_of_rotation(self.config) or not all(map(layer_cache_name, self.base_model.layers)):
+        if "longrope" in kinds_of_rotation(self.config) or not all(map(layer_cache_name, self._layers)):
             return super(WithMemory, self)._reader(z, stride)
         return super()._reader(z, stride)
+
+
+def _first(stack: nn.Module, names: Sequence[str]) -> str:
+    """The first of these names that a part of `stack` has; "" if there is none."""
+    return next((name for name in names if isinstance(getattr(stack, name, None), nn.Module)), "")
 
 
 def kinds_of_rotation(config) -> set[str]:
@@ -198,21 +232,34 @@ def of_family(kind: str) -> Iterator[None]:
 
 
 @torch.no_grad()
-def check_reading(model: MemoryDecoder, plain: nn.Module) -> None:
-    """Raise ReproError for a model outside of FAMILIES whose layers alone are not the `plain` model, because that does
+def check_reading(model: MemoryDecoder) -> None:
+    """Raise ReproError for a model outside of FAMILIES whose layers alone are not the plain model, because that does
     something around them, or that cannot read two windows with its memory."""
     kind = model.config.model_type
     if kind in FAMILIES:
         return
     with of_family(kind):
         ids = torch.randint(model.config.vocab_size, (1, 8), generator=torch.Generator().manual_seed(0))
-        expected = plain.base_model(ids.to(plain.device), use_cache=False).last_hidden_state.to(model.device)
         ids = ids.to(model.device)
-        hidden = model._embedded(ids, 1)  # without an opening token
+        with _plain_attention(model):
+            expected = model.base_model(ids, use_cache=False).last_hidden_state
+        hidden = model._embedded(ids)
         for index in range(model.config.num_hidden_layers):
             hidden = model._layer(index, hidden)
-        off = (model._normed(hidden) - expected).abs().max() / expected.abs().max()
+        hidden = model._normed(hidden)[:, -ids.shape[1]:]
+        off = (hidden - expected).abs().max() / expected.abs().max()
         if not off < torch.finfo(model.dtype).eps**0.5:
             raise ReproError(f"a model of type {kind} does more than its layers, one after the other: without a memory "
                              f"its states would be off by {off:.1%}; {KNOWN}.")
         model(ids, window=4)
+
+
+@contextmanager
+def _plain_attention(model: MemoryDecoder) -> Iterator[None]:
+    """Within it the base of `model` reads with the attention of transformers, as the plain model does."""
+    own = model.config._attn_implementation
+    model.config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = own

@@ -134,15 +134,15 @@ def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check
             raise ReproError(f"{cls.setting} in the config.json of {name_or_path} is {short(stored)}; it must be the "
                              "settings that were saved.")
         check(name_or_path, stored)
-        if stored is not None:
-            return whole(partial(PreTrainedModel.from_pretrained.__func__, new), kind, name_or_path, **kwargs)[0]
         if kind != "gpt2":
             with torch.device("meta"), of_family(kind):
                 new(config, given)  # refuses what cannot be read before its weights are
-        plain = whole(base.from_pretrained, kind, name_or_path, **kwargs)[0]
-        model = in_class(new, plain, given)
+        if stored is not None:
+            model = whole(partial(PreTrainedModel.from_pretrained.__func__, new), kind, name_or_path, **kwargs)[0]
+        else:
+            model = in_class(new, whole(base.from_pretrained, kind, name_or_path, **kwargs)[0], given)
         if kind != "gpt2":
-            check_reading(model, plain)
+            check_reading(model)
         return model
 
 

@@ -21,7 +21,8 @@ class RecurrentMemoryTransformer(Memory):
     def __init__(self, config, *, n_tokens: int = 8):
         super().__init__(config)
         scaled = config.model_type == "gemma3_text"  # embeddings times the root of their width
-        self.n_tokens, self.spread = n_tokens, config.initializer_range * (self.d_model**0.5 if scaled else 1)
+        spread = getattr(config, "initializer_range", None) or getattr(config, "init_std", 0.02)  # so named in OPT
+        self.n_tokens, self.spread = n_tokens, spread * (self.d_model**0.5 if scaled else 1)
         self.first = nn.Parameter(torch.zeros(n_tokens, self.d_model))
 
     def reset_parameters(self):
