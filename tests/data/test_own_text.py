@@ -1,5 +1,7 @@
 """A reader's folder as a corpus: what it holds, how it is divided, and how bad folders are refused."""
 
+import os
+
 import pytest
 
 from repro.data import corpus, registry, tokeniser, tokens
@@ -146,3 +148,16 @@ def test_a_folder_without_text_is_refused(tmp_path, monkeypatch):
     (tmp_path / "one.txt").write_text("A word.")
     with pytest.raises(ReproError, match="has 7 bytes of text; at most 6 are read"):
         own_text(tmp_path)
+
+
+@pytest.mark.parametrize("bad", ["file", "folder"])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, bad):
+    """Records and tables contain it."""
+    folder = os.fsencode(tmp_path) + (b"/texts\xff" if bad == "folder" else b"/texts")
+    os.mkdir(folder)
+    for name in (b"one.txt", b"two\xfe.txt" if bad == "file" else b"two.txt"):
+        with open(folder + b"/" + name, "wb") as file:
+            file.write(b"A word of " + name[:3])
+    with pytest.raises(ReproError, match="is not UTF-8; rename it, records contain it") as error:
+        own_text(os.fsdecode(folder))
+    assert str(error.value).encode() and "\n" not in str(error.value)

@@ -203,6 +203,15 @@ def put_german(folder):
         file.write_text(" ".join(word for _ in range(40) for word in draw.sample(line, len(line))))
 
 
+def put_one_german(folder):
+    """Of all words, the tokenizer still knows more than 40%."""
+    english = {file: file.read_text() for file in folder.iterdir()}
+    put_german(folder)
+    (folder / "text-0.txt").rename(folder / "text-5.txt")
+    for file, text in english.items():
+        file.write_text(text)
+
+
 def put_near_copy(folder):
     (folder / "text-9.txt").write_text((folder / "text-2.txt").read_text() + " And more.")
 
@@ -225,7 +234,9 @@ def put_folder(folder):
 
 
 @pytest.mark.parametrize(("change", "line"), [
-    (put_german, "knows 17% of the words in"), (put_one_short, "1 of 5 documents in"),
+    (put_german, "fewer than 40% of the words in 5 of 5 documents in"), (put_german, "text-2.txt (17%) and 2 more."),
+    (put_one_german, "of the words in 1 of 6 documents in"), (put_one_german, ": text-5.txt (17%). The models read"),
+    (put_one_short, "1 of 5 documents in"),
     (put_one_short, "than the 1,200 that"),
     (put_near_copy, "text-2.txt shares 100% of its runs of 13 words with text-9.txt"),
     (leave_four, "has 4 documents; a replication needs at least 5"), (put_latin1, "text-2.txt is not UTF-8: byte 2 is"),
@@ -259,7 +270,7 @@ def test_a_text_as_long_as_needed_is_read(folder, tmp_path, monkeypatch):
 
 def test_scales_models_and_folders_that_do_not_fit_are_refused(folder, tmp_path):
     for words, line in (
-            ((OVERLAP, "--scale", "smoke"), "at smoke they only know generated text; take --scale small"),
+            ((OVERLAP, "--scale", "smoke"), "The models of smoke read generated text alone: take --scale small"),
             ((OVERLAP, "--scale", "huge"), "unknown scale"),
             (("yoshida2020-table1-gain-disjoint",), "models of finetune-gpt2 at small are not here, and a replication "
              "trains none; make the first one with: repro run finetune-gpt2 --scale small"),

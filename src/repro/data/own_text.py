@@ -46,8 +46,8 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     learns from it.
 
     Raises ReproError for a folder that is missing, has no .txt file or too much text, and for a file that cannot be
-    read, is not UTF-8 or has no word. The same for two files with one text, or with more than half of their runs of 13
-    words in common (`near_copies`): copies are not independent documents.
+    read, has no word, or is not UTF-8 in text or name. The same for two files with one text, or with more than half of
+    their runs of 13 words in common (`near_copies`): copies are not independent documents.
 
     >>> (folder / "letters").mkdir()
     >>> (folder / "letters" / "one.txt").write_text("Dear Ada, all is well.")
@@ -71,6 +71,9 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     if n_bytes > MOST_BYTES:
         raise ReproError(f"{folder} has {n_bytes:,} bytes of text; at most {MOST_BYTES:,} are read. Take some files "
                          "out.")
+    for path in (folder.resolve(), *files):
+        if path.name.encode(errors="replace") != os.fsencode(path.name):
+            raise ReproError(f"the name {os.fsencode(path.name)} is not UTF-8; rename it, records contain it.")
     first: dict[bytes, Path] = {}
     texts = []
     for path in files:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repro.data.own_text import OwnText
 
 DOCUMENTS = 5  # the fewest units for which the coverage of the rule's intervals was simulated
-KNOWN = 0.4  # of the words have to be one token each; in English books 0.64 to 0.85 are, in German text 0.33
+KNOWN = 0.4  # of a document's words have to be one token each; in English books 0.64 to 0.85 are, in German text 0.33
 SAMPLE = 20_000  # characters of each document in which they are counted
 WORD = re.compile(r"[^\W\d_]+")
 NAMED = 3  # documents or claims in one message
@@ -263,8 +263,8 @@ def _lacking(configs: Sequence[RunConfig], reading: Rereading, results: Path | s
 def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
     """Raise ReproError for text on which `claim` cannot be measured at `scale`.
 
-    For fewer documents than an interval needs; for a document with too few tokens, and text that the tokenizer of the
-    study does not know; for a text that trains models, if a part of it is too short.
+    For fewer documents than an interval needs; for a document with too few tokens, and one in a language that the
+    tokenizer of the study does not know; for a text that trains models, if a part of it is too short.
     """
     reading, configs = _reading(claim), claim.needed(scale)
     least, n_documents = max(map(reading.tokens, configs)), len(text.files)
@@ -280,18 +280,25 @@ def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
         return
     documents = text.documents("test")
     coder = reading.tokeniser(configs[0])
-    known = known_words(coder, [document.text[:SAMPLE] for document in documents])
-    if known < KNOWN:
-        smoke = "at smoke they only know generated text; take --scale small, or" * (scale == "smoke")
-        raise ReproError(f"the tokenizer of the models knows {known:.0%} of the words in {text.source}, and at least "
-                         f"{KNOWN:.0%} are needed: {smoke or 'they read English;'} check language and encoding.")
+    known = {document.id: known_words(coder, [document.text[:SAMPLE]]) for document in documents}
+    foreign = [f"{name} ({share:.0%})" for name, share in known.items() if share < KNOWN]
+    if foreign:
+        advice = ("The models of smoke read generated text alone: take --scale small" if scale == "smoke" else
+                  "The models read English")
+        raise ReproError(f"the tokenizer of the models knows fewer than {KNOWN:.0%} of the words in {len(foreign)} of "
+                         f"{len(documents)} documents in {text.source}: {_named(foreign)}. "
+                         f"{advice}; check language and encoding, or take them out.")
     lengths = {document.id: n_tokens(coder, document.text, least) for document in documents}
     short = [f"{name} ({n:,})" for name, n in lengths.items() if n < least]
     if short:
-        more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
         raise ReproError(f"{len(short)} of {len(documents)} documents in {text.source} have fewer tokens than the "
-                         f"{least:,} that {claim.id} needs: {', '.join(short[:NAMED])}{more}. Take them out or join "
-                         "them.")
+                         f"{least:,} that {claim.id} needs: {_named(short)}. Take them out or join them.")
+
+
+def _named(documents: Sequence[str]) -> str:
+    """The first of some documents, and how many more there are."""
+    more = f" and {len(documents) - NAMED} more" if len(documents) > NAMED else ""
+    return f"{', '.join(documents[:NAMED])}{more}"
 
 
 def n_tokens(coder: Any, text: str, enough: int) -> int:
