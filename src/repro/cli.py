@@ -74,12 +74,12 @@ def list_study(
     from repro.pages.verdicts import LOOKS
     from repro.study import SCALES
 
+    if blank := [word for word in words or [] if not word.strip()]:
+        raise ReproError(f"'{blank[0]}' is no word; leave it out, or give one to list only what matches it.")
     whole, words = listing(results), _whole(words or [], LOOKS)
     listed = _with(whole, words)
     known = {*KINDS, *SCALES, *LOOKS, *(name for some in whole.values() for one in some for name in _names(one))}
     for word in words:
-        if not word.strip():
-            raise ReproError(f"'{word}' is no word; leave it out, or give one to list only what matches it.")
         if word.casefold() not in known and not any(_with(whole, [word]).values()):
             raise unknown("word", word, known)
     if as_json:

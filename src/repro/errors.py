@@ -46,7 +46,8 @@ def is_series(value: object) -> bool:
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
     """The error for a name that is not in `allowed`, with the nearest one suggested, and all where they fit a line."""
     allowed = sorted(allowed)
-    near = difflib.get_close_matches(str(value), allowed, n=SHOWN, cutoff=0.5)
+    names = {name.casefold(): name for name in reversed(allowed)}
+    near = [names[one] for one in difflib.get_close_matches(str(value).casefold(), names, n=SHOWN, cutoff=0.5)]
     hint = f" Did you mean '{near[0]}'?" if near else ""
     shown = allowed if len(allowed) <= SHOWN else sorted(near or allowed[:SHOWN])
     more = f", and {len(allowed) - len(shown)} more" if len(shown) < len(allowed) else ""

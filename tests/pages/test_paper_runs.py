@@ -96,7 +96,9 @@ def test_published_times_leave_a_plausible_share_of_the_peak_or_say_why():
 
 @pytest.mark.parametrize(("wrong", "said"), [
     ({"gpu": "A10"}, "unknown GPU 'A10'"), ({"utilization": 0}, "utilization is 0; it is a share"),
-    ({"utilization": 1.1}, "utilization is 1.1"), ({"price": -1}, "price is -1")])
+    ({"utilization": 1.1}, "utilization is 1.1"), ({"price": -1}, "price is -1"),
+    ({"price": 1e308}, r"price is 1e\+308; it must be a number of at least 0 and below 1e\+06"),
+    ({"utilization": 1e-320}, "from 0.001 to 1, such as 0.3")])
 def test_an_assumption_out_of_range_is_refused(wrong, said):
     with pytest.raises(ReproError, match=said):
         Cluster(**wrong)

@@ -53,6 +53,8 @@ def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
     ("smoke", {"model": "reccurent"}, "unknown model 'reccurent'. Did you mean 'recurrent'?"),
     ("smoke", {"rate": "nan"}, "rate is 'nan'; it must be a finite number."),
     ("smoke", {"seed": "-1"}, "seed is '-1'; it must be at least 0."),
+    ("smoke", {"seed": str(2**32)}, "seed is '4294967296'; it must be below 4294967296."),
+    ("smoke", {"model": "RECURRENT"}, "unknown model 'RECURRENT'. Did you mean 'recurrent'?"),
     ("smoke", {"layers": "[1,"}, "cannot read [1, as JSON"),
     ("smoke", {"corpus": "x" * 5_000}, "unknown corpus '" + "x" * 100),
 ])

@@ -25,6 +25,7 @@ PEAKS = {  # FLOP/s of matrix products by the vendors' data sheets, dense: in ha
     "H100": (989e12, 67e12), "A100": (312e12, 19.5e12), "V100": (125e12, 15.7e12), "RTX 8000": (130.5e12, 16.3e12),
     "P6000": (12e12, 12e12)}  # no half-precision units: what its run counted
 NODE, INSIDE, BETWEEN = 8, 2e11, 5e10  # GPUs of a node; bytes/s of an all-reduce in one, and of a node's network
+LEAST = 0.001  # share of the peak
 PLAUSIBLE = 0.10, 0.60  # shares of the peak that trainings of transformers reach
 
 
@@ -34,7 +35,7 @@ class Cluster:
     dollars for an hour of one.
 
     The defaults follow two published runs of GPT-2 small on A100s: about nanoGPT's share of the peak, llm.c's price.
-    Raises ReproError for an unknown GPU, a share outside 0 to 1 and a price below 0.
+    Raises ReproError for an unknown GPU, a share outside 0.001 to 1 and a price below 0 or of a million and more.
 
     >>> Cluster(price=2.5).sustained / 1e12  # TFLOP/s of one GPU
     93.6
@@ -47,10 +48,10 @@ class Cluster:
     def __post_init__(self):
         if self.gpu not in PEAKS:
             raise unknown("GPU", self.gpu, PEAKS)
-        check_number(self.price, "price")
-        if not 0 < check_number(self.utilization, "utilization") <= 1:
-            raise ReproError(f"utilization is {self.utilization:g}; it is a share of the GPU's peak, above 0 and at "
-                             "most 1, such as 0.3.")
+        check_number(self.price, "price", below=1e6)
+        if not LEAST <= check_number(self.utilization, "utilization") <= 1:
+            raise ReproError(f"utilization is {self.utilization:g}; it is a share of the GPU's peak, from {LEAST:g} to "
+                             "1, such as 0.3.")
 
     @property
     def sustained(self) -> float:

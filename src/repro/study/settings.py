@@ -52,7 +52,7 @@ class RunConfig(BaseModel):
 
     experiment: str
     scale: Literal[*SCALES]
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)  # torch's generators and numpy's take these
     corpus: str
 
     @property
