@@ -11,12 +11,21 @@ from repro.study import ADDED, Claim, Measured, artifacts, claim, claims, regist
 from repro.study.claims import DECIDED, WORST_FIRST, latest
 from repro.study.paper import papers
 from repro.study.rule import NOT_TESTABLE
+from repro.study.runs import Run
 
 PAGE = (landing.ROOT / "book/what-we-learned.md").read_text()
 OF_PAPERS = {paper.id: (landing.ROOT / f"book/{paper.id}.md").read_text() for paper in papers()}
 PAGES = {"what-we-learned": PAGE, **OF_PAPERS}
 FINDINGS = [one for page in PAGES.values() for one in learned.findings(page)]
 FIELD = re.compile(r"\{(\d)\.(\w+)[^{}]*\}")
+CORPORA = {  # words for a text -> the corpora that they are words for, by the start of their names
+    r"news articles?": ("hyperpartisan",), r"articles?": ("wikitext", "hyperpartisan"), r"reviews?": ("imdb",),
+    r"(?:WikiText(?:-103)?|Wikipedia)": ("wikitext",), r"LAMBADA": ("lambada",), r"(?:sound|music)": ("piano",),
+    r"(?:scientific papers|abstracts?|another paper)": ("scisummnet",), r"(?:images?|pixels?)": ("cifar10",),
+    r"books?": ("pg19", "gutenberg", "books", "cloze")}
+PAPERS = re.compile(  # what says something of the paper's texts, not of ours
+    r"\((?:the )?paper\b[^)]*\)|\([^)]*\bin the paper\b[^)]*\)|\bIn the paper\b[^;.]*[;.]"
+    r"|\([^)]*\{\d\.paper\w*[^)]*\)|\bThe paper's\b[^.]*\{\d\.paper[^.]*\.")
 TYPED = re.compile(r"\d+(?:\.\d+)? ?%|\d+\.\d+|\b\d+ (?:nats|bits|points)\b")  # results; settings are whole numbers
 
 
@@ -48,6 +57,51 @@ def test_a_finding_that_names_a_verdict_has_a_claim_with_it():
     for one in FINDINGS:
         named = {verdict for verdict in (*DECIDED, NOT_TESTABLE) if re.search(rf"\b{verdict}\b", one.text)}
         assert named - {"reproduced"} <= set(one.verdicts.values()), one.text
+
+
+def corpora_of(one: Claim) -> set[str]:
+    """The corpora that are read by the runs that judge a claim."""
+    scale = latest(one)[0]
+    return {name for config in one.needed(scale) for name in (
+        getattr(config, "scored_corpus", None) or config.corpus, *Run(config).experiment.reads(config)) if name}
+
+
+def misnamed(text: str, corpora: list[set[str]]) -> list[str]:
+    """Words of a finding for texts that none of its claims has read, or that the claim of the number before them has
+    not read; `corpora` has those of each claim."""
+    ours, wrong = PAPERS.sub(" ", text), []
+    for words, starts in CORPORA.items():
+        known = [any(name.startswith(starts) for name in names) for names in corpora]
+        for found in re.finditer(rf"\b{words}\b", ours):
+            if not any(known):
+                wrong.append(found[0])
+        for place, clause in re.findall(r"\{(\d)\.[^{}]*\}([^{}.;]*)", ours):
+            if re.match(rf"[^,]*\b(?:on|of)(?: our)? {words}\b", clause) and not known[int(place)]:
+                wrong.append(f"{{{place}}}{clause}")
+    return wrong
+
+
+def test_a_finding_names_the_corpora_of_its_records():
+    shown = [one for paper in papers() for one in (paper.finding, paper.headline) if one.text]
+    n = 0
+    for one in FINDINGS + shown:
+        corpora = [corpora_of(claim(id)) for id in one.verdicts]
+        assert all(corpora) and not misnamed(one.text, corpora), (one.text, corpora)
+        n += any(re.search(rf"\b{words}\b", one.text) for words in CORPORA)
+    assert n > 20
+
+
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("It saves {0.size:.1%} on articles and {1.size:.1%} on books (paper, on images: {0.paper:.1f}).", []),
+    ("It saves {0.size:.1%} on books and {1.size:.1%} on articles.", ["{0} on books and ", "{1} on articles"]),
+    ("It saves {0.size:.1%} on our books.", ["{0} on our books"]),
+    ("It writes the abstract of another paper. In the paper, it reads images; ours are books.",
+     ["abstract", "another paper"]),
+    ("It saves more on images.", ["images"])])
+def test_a_wrong_corpus_is_found(text, wrong):
+    assert misnamed("It writes Wikipedia's leads (for Wikipedia, in the paper: {0.paper:.1f}).", [{"scisummnet"}]) == [
+        "Wikipedia"]
+    assert sorted(misnamed(text, [{"wikitext-103"}, {"pg19-subset", "gutenberg-pretrain"}])) == sorted(wrong)
 
 
 @pytest.fixture
