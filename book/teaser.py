@@ -37,7 +37,7 @@ def findings() -> str:
 
 
 def weights(scale: str = "small") -> str:
-    """The size of the base model of a scale, from the record of its pretraining."""
+    """The size of the base model of a scale, from the record of its pre-training."""
     base = Store.for_scale(scale).get(experiment("pretrain-gpt2-mini").plan(scale)[0])
     return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
 

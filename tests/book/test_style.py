@@ -41,6 +41,8 @@ WORN = {
     "%": r"\bper cent\b",
     "no space before %": r"\d %(?!\w)",
     "learned": r"\blearnt\b",
+    "pre-training": r"\bpretraining\b",
+    "pretrain, pretrained": r"\bpre-train(?!ing)",
     "subject, verb, object": r"^Of (?!course\b)|^That (?!is\b|makes\b|leaves\b|gives\b|means\b|rules\b|explains\b)"
                              r"|^What (?!.*\?$)",
 }
@@ -200,6 +202,27 @@ def test_a_lesson_answers_in_two_sentences_and_says_at_once_what_it_means(page):
 def test_claims_are_plain(one):
     assert worn(one.sentence) == worn(one.short) == []
     assert len(words(one.sentence)) <= LONGEST
+
+
+SIZE = re.compile(r"\b(?:half|twice|double|quadruple|thrice|(?:two|three|four|five|ten|\d+) times|\d[\d.]* ?%)")
+SETTINGS = re.compile(r"\((?:the paper: |at which )[^)]*\)|up to half a window|[Ww]ith three times the passes"
+                      r"|[Rr]eading half the tokens")
+
+
+def sizes(sentence: str) -> list[str]:
+    """The sizes of an effect that a sentence names as ours: not those of settings, or in parentheses of the paper."""
+    return SIZE.findall(SETTINGS.sub(" ", sentence))
+
+
+@pytest.mark.parametrize("one", claims(), ids=lambda one: one.id)
+def test_a_claim_that_names_a_size_is_judged_by_that_size(one):
+    """Else half of the paper's effect is enough, and "reproduced" would be beside a sentence that is not true here."""
+    assert one.margin or not sizes(one.sentence) + sizes(one.short), one.sentence
+
+
+def test_a_size_is_found():
+    assert sizes("It reads three times as long an input.") == ["three times"]
+    assert sizes("It reads a longer input (the paper: three times as long).") == []
 
 
 @pytest.mark.parametrize("one", artifacts(), ids=lambda one: one.id)

@@ -263,8 +263,8 @@ def _lacking(configs: Sequence[RunConfig], reading: Rereading, results: Path | s
 def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
     """Raise ReproError for text on which `claim` cannot be measured at `scale`.
 
-    For fewer documents than an interval needs; for a document with too few tokens, and one in a language that the
-    tokenizer of the study does not know; for a text that trains models, if a part of it is too short.
+    For fewer documents than an interval needs; for a document with too few tokens, or in a language that the study's
+    tokenizer does not know. For a text that trains models, if a part of it is too short.
     """
     reading, configs = _reading(claim), claim.needed(scale)
     least, n_documents = max(map(reading.tokens, configs)), len(text.files)

@@ -71,7 +71,7 @@ def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
     assert finetuning.LONGER == taken and finetuning.LAYER_RATE == taken["no-pretraining"]
     none = next(one for one in experiment("finetune-gpt").plan("small") if one.transferred == 0)
     assert finetuning.rates_of(none.model_copy(update={"learning_rate": None})) == [
-        one for one in tried if one.variant == "no-pretraining"], "nearly nothing is pre-trained"
+        one for one in tried if one.variant == "no-pretraining"], "nearly nothing is pretrained"
 
 
 def test_the_rate_with_the_best_mean_over_tasks_is_taken():

@@ -67,7 +67,7 @@ SCALES = {
 
 
 def base_runs(config) -> list:
-    """The pretraining of roberta-mini, if layers start from it."""
+    """The pre-training of roberta-mini, if layers start from it."""
     return roberta_mini.EXPERIMENT.plan(config.scale)[:1] if config.starts == "roberta-mini" else []
 
 

@@ -1,7 +1,7 @@
 """The base model every language-modelling chapter starts from.
 
 Sizes. A training step costs 6 FLOPs per weight and token (without embeddings, with the output layer), plus 6 * n_layer
-* sequence * n_embd for attention; `estimate` computes the sum. At `small`, pretraining takes one core some hours, once,
+* sequence * n_embd for attention; `estimate` computes the sum. At `small`, pre-training takes one core hours, once,
 because its weights are stored next to its record, and each fine-tuning of Part I some ten minutes. `medium` makes about
 13 passes over the 262 books and has to fit into an hour on one GPU that sustains 3e13 FLOP/s in bf16.
 """

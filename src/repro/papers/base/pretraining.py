@@ -1,4 +1,4 @@
-"""Pretraining of a base model, the same for next-token prediction and for filling in masked tokens."""
+"""Pre-training of a base model, the same for next-token prediction and for filling in masked tokens."""
 
 import hashlib
 import math

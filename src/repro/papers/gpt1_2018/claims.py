@@ -161,15 +161,15 @@ register(
           assay=Assay("training on the labels against training on shuffled ones", variants("full", "shuffled-labels"),
                       moved("full", "shuffled-labels"))),
     Claim(id="gpt1_2018-lstm-worse", **COMMON, source="Table 5", about=(ABLATION.id, RATES.id),
-          sentence="An LSTM pre-trained on the same text scores below a transformer of the same size.",
-          short="An LSTM pre-trained on the same text loses to a transformer.",
+          sentence="An LSTM pretrained on the same text scores below a transformer of the same size.",
+          short="An LSTM pretrained on the same text loses to a transformer.",
           where=variants("full", "lstm"), measure=between("full", "lstm"), control=OTHER_ROWS,
           criterion_before=SHUFFLED,
           paper_effect=lambda: printed("full", "lstm"), family="gpt1_2018-parts",
           assay=Assay("pre-training against none", variants("full", "no-pretraining"),
                       moved("full", "no-pretraining"), lambda: printed("full", "no-pretraining"))),
     Claim(id="gpt1_2018-lstm-mrpc", **COMMON, source="Section 5, Table 5", about=(ABLATION.id,),
-          sentence="On MRPC alone the pre-trained LSTM scores above the transformer.",
+          sentence="On MRPC alone the pretrained LSTM scores above the transformer.",
           short="On MRPC the LSTM scores above the transformer.",
           where=on_mrpc("full", "lstm"), measure=between("lstm", "full"), control=OTHER_ROWS,
           criterion_before=AFTERWARDS,
@@ -277,7 +277,7 @@ def at_one_rate(records: Sequence[Record]) -> dict[str, float]:
 
 
 def worth(records: list[Record]) -> float:
-    """The mean gain over tasks of all pre-trained weights at one learning rate; 0 if they do harm."""
+    """The mean gain over tasks of all pretrained weights at one learning rate; 0 if they do harm."""
     return max(0.0, fmean(at_one_rate(records).values()))
 
 
@@ -288,7 +288,7 @@ register(Claim(
     criterion_before="all layers against the embeddings alone; the first layer alone gave +6.06 of its +5.74 points",
     why_no_control="rows differ only in the number of transferred layers, and all use one learning rate",
     why_no_paper_effect='the paper prints "up to 9%" for MultiNLI, which we do not have, and draws the other points',
-    assay=Assay("all pre-trained weights against none, at one learning rate", of_layers, worth)))
+    assay=Assay("all pretrained weights against none, at one learning rate", of_layers, worth)))
 
 
 def checkpoints(records: Sequence[Record]) -> Measured:
@@ -371,7 +371,7 @@ def language(records: Sequence[Record]) -> Measured:
 register(Claim(
     id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source=ADDED, about=(RATES.id,),
     criterion_before=ONE_PRETRAINING,
-    sentence="Pre-trained on the same text, the transformer predicts held-out text better than the LSTM.",
+    sentence="Pretrained on the same text, the transformer predicts held-out text better than the LSTM.",
     short="The transformer predicts held-out text better than the LSTM.", unit="stretch",
     direction="higher", unit_shown="nats per token saved", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(

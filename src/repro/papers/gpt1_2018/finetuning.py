@@ -1,10 +1,10 @@
 """GPT fine-tuned for tasks of four forms, and the gain of each part of the recipe (Radford et al. 2018, Table 5).
 
-The pre-trained weights are always those of `pretrain-gpt` at seed 0. The seed here draws the new weights, the order of
+The pretrained weights are always those of `pretrain-gpt` at seed 0. The seed here draws the new weights, the order of
 the examples and the dropout. Records of the whole recipe also hold the scores of baselines without a language model
 (`repro.papers.gpt1_2018.baselines`).
 
-A pre-trained transformer, an LSTM, fresh weights and training without the auxiliary objective may each need another
+A pretrained transformer, an LSTM, fresh weights and training without the auxiliary objective may each need another
 learning rate. At `small` each uses the one with the best score on held-out training examples (`finetune-gpt-rates`).
 """
 
@@ -66,8 +66,8 @@ class Config(RunConfig):
 
     task: str
     variant: Variant = "full"
-    # Layers whose pre-trained weights are used, from below; null: all. Always null for the variants lstm, which has one
-    # layer, and no-pretraining, which uses none, so that a plan with it has each of them once.
+    # Layers whose pretrained weights are used, from below; null: all. Always null for the variants lstm, which has one
+    # layer, and `no-pretraining`, which uses none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
     train_examples: int | None = Field(None, ge=1)  # drawn from those of the task; null: all that it has here
     at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null if `train_examples` is set
@@ -114,7 +114,7 @@ def base_of(config):
     kind = "lstm" if config.variant == "lstm" else "transformer"
     found = [one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == kind]
     if not found:
-        raise ReproError(f"variant is {config.variant}, but no {kind} is pre-trained at {config.scale}; use another "
+        raise ReproError(f"variant is {config.variant}, but no {kind} is pretrained at {config.scale}; use another "
                          "variant or another scale.")
     return found[0]
 
@@ -210,7 +210,7 @@ def transfer(model, trained, n: int) -> None:
 
 
 def start(config, context, coder):
-    """The model that fine-tuning starts from, with all, some or no weights pre-trained."""
+    """The model that fine-tuning starts from, with all, some or no weights pretrained."""
     import torch
 
     torch.manual_seed(config.seed)
@@ -317,7 +317,7 @@ def execute_rate(config, context):
 
 def rates_of(config) -> list[Config]:
     """The runs that try learning rates for a variant, with the settings of the scale and one seed; none if a rate is
-    given. Without transferred layers, the rates are those of no-pretraining."""
+    given. Without transferred layers, the rates are those of `no-pretraining`."""
     begun = "no-pretraining" if config.transferred == 0 else config.variant if config.variant in TRIED else "full"
     return [] if config.learning_rate is not None else [
         one for one in RATES.plan(config.scale) if one.variant == begun and one.epochs != LONGER_EPOCHS]

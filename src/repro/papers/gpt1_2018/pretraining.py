@@ -232,7 +232,7 @@ SCALES = {
 
 
 EXPERIMENT = Experiment(
-    name="pretrain-gpt", paper="gpt1_2018", summary="A transformer and an LSTM of equal size, pre-trained on books.",
+    name="pretrain-gpt", paper="gpt1_2018", summary="A transformer and an LSTM of equal size, pretrained on books.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate, needs=search,
     models_of=lambda config: [], reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

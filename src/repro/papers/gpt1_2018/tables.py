@@ -476,7 +476,7 @@ GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source=
                 build=scores("gpt1_2018_table4_similarity_classification", TABLE_4))
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
                     title="Scores with parts of the recipe removed or replaced (measures as in Table 4; the paper's "
-                          "average covers eight data sets, ours those we have; we pre-trained each model once; at "
+                          "average covers eight data sets, ours those we have; we pretrained each model once; at "
                           f"small at most {AT_MOST:,} examples per task; ± is the standard deviation over seeds)")
 PARTS_FIGURE = Artifact(id="gpt1_2018-table5-figure", **OF, experiment=FINETUNING.name, source="Table 5", build=parts,
                         kind="figure", title="How much each part of the recipe adds to the score",
@@ -486,7 +486,7 @@ HANG = Artifact(id="gpt1_2018-table5-means", **OF, experiment=FINETUNING.name, s
                 title="How many points each part adds, mean over tasks ± standard deviation over seeds; and the tasks "
                       "on which the recipe without the part gives the same answer to every example")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
-                     build=by_layers, kind="figure", title="Score by number of pre-trained layers transferred",
+                     build=by_layers, kind="figure", title="Score by number of pretrained layers transferred",
                      look_for="If every layer helps, a line rises all the way to the right. A jump from 0 to 1 and a "
                               "flat rest mean that the first layer is enough.")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",

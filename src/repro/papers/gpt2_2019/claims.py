@@ -304,7 +304,8 @@ register(
                       room(lambda record: percent(record, "reading", "f1"),
                            lambda record: percent(record, "reading", "f1_alone")))),
     Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
-          sentence="A larger model answers more questions without any text, 5.3 times as many as the smallest.",
+          sentence="A larger model answers more questions without any text (the paper: 5.3 times as many as the "
+                   "smallest).",
           short="Larger models answer more questions without any text.",
           where=runs_of_sizes(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "questions"),

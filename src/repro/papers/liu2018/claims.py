@@ -185,13 +185,13 @@ register(
     Claim(id="liu2018-memory-half", **COUNTED, source="section 4.2.3", direction="lower", null=1.0,
           where=lambda config: config.model in ("t-ed", "t-d"), measure=ratio("parameters", "t-d", "t-ed"),
           paper_effect=lambda: 0.5, unit_shown="times the weights of T-ED",
-          sentence="A decoder alone needs nearly half the weights of an encoder and a decoder.",
-          short="A decoder alone needs nearly half the weights."),
+          sentence="A decoder alone needs fewer weights than an encoder and a decoder (the paper: nearly half).",
+          short="A decoder alone needs fewer weights."),
     Claim(id="liu2018-memory-length", **COUNTED, source="section 4.2.4", direction="higher", null=1.0,
           where=lambda config: config.model in ("t-d", "t-dmca"), measure=ratio("longest", "t-dmca", "t-d"),
           paper_effect=lambda: 3.0, unit_shown="times the input of T-D",
-          sentence="Memory-compressed attention trains on three times as long an input in the same memory.",
-          short="Compressed attention trains on three times as long an input."))
+          sentence="Memory-compressed attention trains on a longer input in the same memory (the paper: three times as "
+                   "long).", short="Compressed attention trains on a longer input."))
 register(
     searched("liu2018-table3-tfidf", "t-ed", f"{SEARCH}.", "A search for the title beats the beginning."),
     cheated("liu2018-table3-cheating", "t-ed", f"{ROOM}.", "Text with the lead's own bigrams beats a search."),

@@ -297,7 +297,7 @@ register(
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=is_one_of("frozen"),
           why_no_paper_effect="the paper says it in words", unit_shown="of a logit",
           sentence="If only the new positions are trained, the model gives RoBERTa's outputs on texts of up to half a "
-                   "window and one token (257 tokens at the paper's window); on longer texts the window changes them.",
+                   "window and one token (257 tokens at the paper's window).",
           short="Trained positions keep RoBERTa's outputs on short texts."))
 register(
     Claim(id="longformer2020-table6-hyperpartisan", **COUNTS, source="Table 6", null=0.001,

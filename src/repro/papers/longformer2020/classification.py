@@ -2,8 +2,8 @@
 
 The paper fine-tunes RoBERTa on the first 512 wordpieces and Longformer on up to 4,096. Here one small encoder is
 trained from scratch on both, so the two differ only in what they read. On real articles this is only part of the
-paper's experiment: no pretraining, our own split, our own BPE tokens, and the longest documents are cut even where most
-are read whole (`test_cut` counts them).
+paper's experiment: no pre-training, our own split, our own BPE tokens, and the longest documents are cut even where
+most are read whole (`test_cut` counts them).
 """
 
 from typing import Literal
@@ -181,5 +181,5 @@ TABLE = Artifact(
     id="longformer2020-table7-hyperpartisan", paper=PAPER, chapter="20_classification_and_coreference",
     experiment=EXPERIMENT.name, source="Table 7 (a part: Hyperpartisan)", build=hyperpartisan,
     title="Hyperpartisan articles: F1 of the paper's pretrained models, and of small ones trained from scratch",
-    look_for="Ours have no pretraining and their own split and tokens; documents that are too long are cut.")
+    look_for="Ours have no pre-training and their own split and tokens; documents that are too long are cut.")
 register(EXPERIMENT, TABLE)

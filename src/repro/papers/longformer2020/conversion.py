@@ -80,7 +80,7 @@ class Config(RunConfig):
 
 
 def base_of(config) -> RunConfig:
-    """The config that makes the base model: its pretraining, or its download from the hub."""
+    """The config that makes the base model: its pre-training, or its download from the hub."""
     sets = {"source": config.source} | SIZES.get(config.source, {}) if config.source else {}
     return PRETRAINING.plan(config.scale, sets)[0]
 
@@ -324,7 +324,7 @@ SCALES = {
               "warmup_steps": 500, "optimizer": "adamw", "precision": "bf16", "recompute": True,
               "kinds": ("Books", "English Wikipedia", "Realnews", "Stories")},
 }
-# The paper's rate is a twentieth of RoBERTa's pretraining rate; this one is a twentieth of roberta-mini's. At 1e-3, a
+# The paper's rate is a twentieth of RoBERTa's pre-training rate; this one is a twentieth of roberta-mini's. At 1e-3, a
 # third of that rate, short trainings made both Longformer and RoBERTa worse.
 GENTLE = 1.5e-4
 # For `frozen`. At 3e-3 the rates of all steps add up to about the paper's sum, 0.5. But in so few steps of so few

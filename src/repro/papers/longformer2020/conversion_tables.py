@@ -103,7 +103,7 @@ def _curve(records: Sequence[Record]) -> dict[float, float]:
 
 
 def by_position(context: ArtifactContext) -> "pandas.DataFrame":
-    """Bits per masked token, averaged over seeds: at the positions that short sequences of RoBERTa's pretraining also
+    """Bits per masked token, averaged over seeds: at the positions that short sequences of RoBERTa's pre-training also
     had, and at the rest, which only its longest sequences had."""
     import pandas
 
@@ -124,7 +124,7 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _edge(config: Any) -> int | None:
-    """The length of the shorter sequences of the base's pretraining, or of the first run of its chain; None if all
+    """The length of the shorter sequences of the base's pre-training, or of the first run of its chain; None if all
     sequences had one length."""
     base = conversion.base_of(config)
     growing = chain(base)[0].growing
@@ -206,5 +206,5 @@ FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", 
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
     title="Table 5 at early and late positions",
-    look_for="Short sequences in the base model's pretraining trained only the early positions.")
+    look_for="Short sequences in the base model's pre-training trained only the early positions.")
 register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)

@@ -54,7 +54,7 @@ class Config(RunConfig):
 
 
 def base_of(config) -> RunConfig:
-    """The pretraining of the BART that LED starts from."""
+    """The pre-training of the BART that LED starts from."""
     return bart_mini.EXPERIMENT.plan(config.scale)[0]
 
 

@@ -75,7 +75,7 @@ class Config(RunConfig):
 
 
 def base_of(config) -> RunConfig:
-    """The pretraining that both readers start from."""
+    """The pre-training that both readers start from."""
     return PRETRAINING.plan(config.scale)[0]
 
 

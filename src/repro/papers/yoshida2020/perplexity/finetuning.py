@@ -140,7 +140,7 @@ SECOND = {"small": {"window": 64, "batch_size": 2, "steps": 300}}
 
 
 def base_runs(config) -> list[RunConfig]:
-    """The pretraining run of the study's own base model; none for a published checkpoint."""
+    """The pre-training run of the study's own base model; none for a published checkpoint."""
     return PRETRAINING.plan(config.scale) if config.base == "gpt2-mini" else []
 
 
