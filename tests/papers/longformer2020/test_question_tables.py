@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.papers.longformer2020.tasks import question_tables
-from repro.papers.longformer2020.tasks.tables import loss_from_cut
+from repro.papers.longformer2020.tasks.tables import loss_from_cut, recovered
 from repro.study import artifact, claim
 from repro.study.artifacts import ArtifactContext
 
@@ -57,6 +57,8 @@ def test_table_7_has_the_means_and_the_gain_of_each_task():
     columns = "short", "Longformer", "gain", "Longformer, text cut", "best possible", "recovered", "seeds"
     assert means(trivia, *columns) == ["50.0", "70.0", "+20.0", "40.0", "–", "–", "2"]
     assert means(hotpot, *columns) == ["not run", "50.0", "not run", "not run", "97.5", "60%", "2"]
+    older = [SimpleNamespace(metrics={"f1": f1, "best": 90.0, "best_short": 50.0}) for f1 in (60.0, 90.0)]
+    assert recovered(older, "f1") == "62%" and recovered(older, "accuracy") == "–" == recovered([], "f1")
     low, high = map(float, trivia["gain"].split("[")[1].rstrip("]").split(", "))
     assert low < 20 < high
 

@@ -41,7 +41,7 @@ def table_10(context: ArtifactContext) -> "pandas.DataFrame":
             both = main and records and config is not first
             change = cell(right[config] - right[first], "+.1f") if both else "–" if records else NOT_RUN
             rows.append([f"this study, {scale}: {config.corpus}", NAMES[config.configuration], f"{config.length:,}",
-                         config.epochs, cell(right[config]), change, recovered(records),
+                         config.epochs, cell(right[config]), change, recovered(records, "accuracy"),
                          str(len(records)) if records else NOT_RUN])
         rows += [[f"this study, {scale}: {first.corpus}", name, "–", "–", f"{main[0].metrics[key]:.1f}", *"–––"]
                  for key, name in BASELINES.items() if main and key in main[0].metrics]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from repro.markup import bounded, percentage
 from repro.papers.longformer2020.tasks.classification import FOLDS
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
+from repro.papers.longformer2020.tasks.frame import recovered as share_recovered
 from repro.papers.longformer2020.tasks.reader import MODELS
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
 from repro.study.artifacts import NOT_RUN
@@ -51,13 +52,15 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     gain = cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
     best = [record.metrics["best"] for record in found.get(LONG, []) if "best" in record.metrics]
     seeds = max(map(len, found.values()))
-    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", recovered(found.get(LONG, [])),
+    return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", recovered(found.get(LONG, []), task.metric),
             str(seeds or NOT_RUN)]
 
 
-def recovered(records: Sequence[Record]) -> str:
-    """The share that these runs recover of what long context can give, their mean; "–" if it is not known."""
-    shares = [one.metrics["share_recovered"] for one in records if "share_recovered" in one.metrics]
+def recovered(records: Sequence[Record], metric: str) -> str:
+    """The share that these runs recover of what long context can give, their mean; "–" if it is not known. Records made
+    before the share was stored have what it is computed from."""
+    every = [share_recovered(one.metrics.get(metric), one.metrics) for one in records]
+    shares = [one["share_recovered"] for one in every if "share_recovered" in one]
     return f"{sum(shares) / len(shares):.0%}" if shares else "–"
 
 
