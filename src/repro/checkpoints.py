@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from tempfile import mkdtemp
 from typing import Any
 
@@ -16,6 +17,7 @@ from repro.errors import ReproError, short
 from repro.paths import locked
 
 LAYERS = "n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"
+LONGEST_NAME = 200  # bytes; most disks allow 255, and an unfinished folder has a longer name
 HINT = "give a checkpoint of that kind"
 # Errors of transformers and torch for settings that fit no model, or no weights of the folder.
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
@@ -66,9 +68,9 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
             yield name_or_folder
     except ReproError:
         raise
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, StrictDataclassError) as error:
-        raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
-                         "again.") from error
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, StrictDataclassError, UnpicklingError) as error:
+        raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({short(str(error), 200)}); delete the folder "
+                         "and make it again.") from error
     except OSError as error:
         if Path(name_or_folder).is_dir() and any(Path(name_or_folder).iterdir()):
             raise ReproError(f"the folder {name_or_folder} holds no whole checkpoint ({str(error).splitlines()[0]}); "
@@ -170,7 +172,7 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
     """
     from safetensors import SafetensorError
 
-    folder = Path(folder)
+    folder = named(folder)
     if not folder.name or folder.is_symlink() or folder.exists() and not folder.is_dir():
         what = "the current folder" if not folder.name else "a link" if folder.is_symlink() else "a file"
         raise ReproError(f"a model is saved as a folder of its own, but {folder} is {what}; it was left as it is. Give "
@@ -203,6 +205,20 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
             shutil.rmtree(own, ignore_errors=True)
             with suppress(OSError), locked(folder.parent):
                 _tidy(folder)
+
+
+def named(folder: str | Path) -> Path:
+    """`folder` as a path. Raises ReproError for what no folder can be called."""
+    try:
+        path = Path(folder)
+        if "\0" in str(path):
+            raise ValueError("it contains a zero character")
+        if len(os.fsencode(path.name)) > LONGEST_NAME:
+            raise ValueError(f"a name has at most {LONGEST_NAME} bytes")
+    except (TypeError, ValueError) as error:
+        raise ReproError(f"a model is saved in a folder, and {short(folder, 60)} cannot be one ({error}); give a path "
+                         "such as 'models/mine'.") from error
+    return path
 
 
 def _fresh(folder: Path) -> Path:

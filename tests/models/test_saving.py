@@ -254,6 +254,27 @@ def test_a_file_or_a_link_is_never_replaced_by_a_model(tmp_path, tiny_gpt2, name
     assert (tmp_path / "thesis.tex").read_text() == "mine" and (tmp_path / name).is_symlink() == (what == "a link")
 
 
+@pytest.mark.parametrize("name", ["x" * 201, "a\0b", None, 3], ids=["long", "zero", "none", "number"])
+def test_what_no_folder_can_be_called_is_refused_in_one_line(tiny_gpt2, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReproError, match="cannot be one .*; give a path such as 'models/mine'") as raised:
+        save_model(tiny_gpt2(), name)
+    assert "\n" not in str(raised.value) and list(tmp_path.iterdir()) == []
+    save_model(tiny_gpt2(), "x" * 200)
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 200]
+
+
+def test_weights_that_would_run_code_are_refused_in_one_line(tiny_gpt2, tmp_path):
+    import os
+
+    save_model(tiny_gpt2(), tmp_path / "model")
+    (tmp_path / "model/model.safetensors").unlink()
+    torch.save({"x": os.getcwd}, tmp_path / "model/pytorch_model.bin")
+    with pytest.raises(ReproError, match="is damaged .*; delete the folder and make it again") as raised:
+        load_model(tmp_path / "model")
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < 500
+
+
 def test_the_current_folder_is_never_replaced_by_a_model(tmp_path, tiny_gpt2, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ReproError, match=r"but \. is the current folder; it was left as it is"):

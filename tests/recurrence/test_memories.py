@@ -307,6 +307,7 @@ def test_a_yoshida_of_fewer_settings_is_loaded_and_is_the_same(tiny_memory, tmp_
 def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path):
     tiny_gpt2().save_pretrained(tmp_path / "plain")
     tiny_memory("rmt").save_pretrained(tmp_path / "rmt")
+    RecurrentLM.from_pretrained(tmp_path / "plain").save_pretrained(tmp_path / "recurrent")
     plain = tmp_path / "plain"
     for make, words in [(lambda: with_memory(plain, "rnt"), "Did you mean 'rmt'"),
                         (lambda: with_memory(plain, "rmt", tokens=2), "Did you mean 'n_tokens'"),
@@ -315,6 +316,10 @@ def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path)
                         (lambda: with_memory(tmp_path / "rmt", "rmt", n_tokens=5), "was saved with memory"),
                         (lambda: with_memory(plain, "gated", layer=3), "layers 0 to 2"),
                         (lambda: with_memory(plain, "knn", k=0), "k is 0"),
+                        (lambda: with_memory(plain, "rmt", n_tokens=0), "n_tokens of memory 'rmt' is 0; it must be"),
+                        (lambda: with_memory(plain, "block-recurrent", n_states=0), "is 0; it must be at least 1"),
+                        (lambda: RecurrentLM.from_pretrained(tmp_path / "rmt"), "was saved with a memory .*be lost"),
+                        (lambda: with_memory(tmp_path / "recurrent", "rmt"), "was saved with a recurrence .*be lost"),
                         (lambda: with_memory(plain, "compressed", rate=0), "rate is 0"),
                         (lambda: with_memory(plain, "compressed", by="max"), "Known: convolution, mean"),
                         (lambda: tiny_memory("cache")(text(20), window=9), "9 tokens and a window of 9 need 18"),

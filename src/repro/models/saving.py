@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.checked import checked
-from repro.checkpoints import quietly, read_config, reading, whole_folder
+from repro.checkpoints import named, quietly, read_config, reading, whole_folder
 from repro.configs import plain
 from repro.errors import ReproError, short, unknown
 from repro.processes import is_first
@@ -47,7 +47,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
         raise ReproError(f"the weights of this {type(model).__name__} are on no device (meta); load them first.")
     if not is_first():
         return
-    folder = Path(folder)
+    folder = named(folder)
     if folder.is_dir() and not folder.is_symlink() and any(folder.iterdir()) and not (folder / "config.json").exists():
         raise ReproError(f"{folder} holds files that are no model, which saving one there would delete; it was left as "
                          "it is. Give the name of a new folder.")

@@ -133,6 +133,10 @@ def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check
         if stored is not None and (not isinstance(stored, dict) or cls.setting == "memory" and "name" not in stored):
             raise ReproError(f"{cls.setting} in the config.json of {name_or_path} is {short(stored)}; it must be the "
                              "settings that were saved.")
+        other = "recurrence" if cls.setting == "memory" else "memory"
+        if stored is None and settings.get(other) is not None:
+            raise ReproError(f"{name_or_path} was saved with a {other} ({short(settings[other], 60)}), which would be "
+                             "lost; load it with repro.models.load_causal_lm, or give its plain model.")
         check(name_or_path, stored)
         if kind != "gpt2":
             with torch.device("meta"), of_family(kind):

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from repro.errors import ReproError
 from repro.recurrence.memories.base import Carried, Memory
 
 
@@ -22,6 +23,8 @@ class BlockRecurrent(Memory):
 
     def __init__(self, config, *, layer: int = 1, n_states: int = 16):
         super().__init__(config)
+        if n_states < 1:
+            raise ReproError(f"n_states of memory 'block-recurrent' is {n_states}; it must be at least 1.")
         d = self.d_model
         self.layer, self.n_states = self.check_layer(layer), n_states
         self.heads = gcd(self.n_head, d)

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from repro.errors import ReproError
 from repro.recurrence.memories.base import Carried, Memory
 
 
@@ -20,6 +21,8 @@ class RecurrentMemoryTransformer(Memory):
 
     def __init__(self, config, *, n_tokens: int = 8):
         super().__init__(config)
+        if n_tokens < 1:
+            raise ReproError(f"n_tokens of memory 'rmt' is {n_tokens}; it must be at least 1.")
         scaled = config.model_type == "gemma3_text"  # embeddings times the root of their width
         spread = getattr(config, "initializer_range", None) or getattr(config, "init_std", 0.02)  # so named in OPT
         self.n_tokens, self.spread = n_tokens, spread * (self.d_model**0.5 if scaled else 1)
