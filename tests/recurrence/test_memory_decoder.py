@@ -241,8 +241,11 @@ def test_what_cannot_be_is_refused_in_one_line(made, tmp_path):
 
     GPTNeoForCausalLM(GPTNeoConfig(vocab_size=9, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=8,
                                    attention_types=[[["global"], 2]])).save_pretrained(tmp_path / "neo")
-    with pytest.raises(ReproError, match="MemoryGPTNeoForCausalLM has no list of decoder layers .*; give GPT-2, Llama"):
+    with pytest.raises(ReproError, match="layers of MemoryGPTNeoForCausalLM do not get the .* own, .*; give GPT-2, Ll"):
         with_memory(tmp_path / "neo", "rmt")
+    plain_class("bloom")(config("bloom")).save_pretrained(tmp_path / "bloom")
+    with pytest.raises(ReproError, match="MemoryBloomForCausalLM has no list of decoder layers .*; give GPT-2, Llama"):
+        with_memory(tmp_path / "bloom", "rmt")
     plain_class("llama")(config("llama")).save_pretrained(tmp_path / "llama")
     with pytest.raises(ReproError, match="was saved without a memory; give one"):
         with_memory(tmp_path / "llama")
