@@ -74,8 +74,7 @@ def peers(report: dict) -> str:
     """What came of the tests of other projects, for each model or project and for each kind of case; and of refusals
     how often each was seen."""
     outcomes, every = ("passed", "refused", "failed"), report["groups"].values()
-    rows = {by: [[f"{name}, {report['generation']}" if name == "generation" else name,
-                  *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
+    rows = {by: [[name, *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
                  if by == "groups" or name not in report["groups"]] for by in ("groups", "kinds")}
     rows["groups"].append(["all", *(f"{sum(one[outcome] for one in every):,}" for outcome in outcomes)])
     reasons = Counter()
@@ -84,9 +83,23 @@ def peers(report: dict) -> str:
         reasons[re.split(r"; |\.(?: |$)", re.sub(r"under .* a late", "a late", why))[0]] += 1
     return "\n\n".join([
         table(["model or project", *outcomes], rows["groups"]), table(["kind of case", *outcomes], rows["kinds"]),
+        generation(report),
         f"We used transformers {report['versions']['transformers']}. Cases that fail with the model's own attention "
         f"and do not count: {len(report['theirs_not_passed'])}. The refusals:",
         "\n".join(f"- {number} × {reason}" for reason, number in reasons.items())])
+
+
+def generation(report: dict) -> str:
+    """Where transformers' tests of generation came from, and what came of them."""
+    if not report["generation"]:
+        return "Transformers' own tests of generation did not run: its package on the index lacks them."
+    repository, commit = report["generation"].split("@")
+    came = report["kinds"]["generation"]
+    return (f"The {sum(came.values()):,} cases of generation are transformers' own, from "
+            f"[{repository} at {commit[:12]}](https://github.com/{repository}/blob/{commit}/tests/generation/"
+            f"test_utils.py): {came['passed']:,} passed, {came['refused']:,} were refused, {came['failed']:,} failed. "
+            f"{report['generation_wide']:,} of them ran with windows longer than the text, because their checks expect "
+            "caches of whole sequences; elsewhere, windows hold 5 tokens.")
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

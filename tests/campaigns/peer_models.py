@@ -6,11 +6,12 @@ transformers keeps such definitions in its repository only; these are ours. Its 
 import inspect
 import unittest
 from contextlib import contextmanager
+from copy import copy
 from unittest import mock
 
 import torch
 import transformers
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, CompileConfig, PreTrainedModel
 from transformers.models.led import modeling_led
 from transformers.models.longformer import modeling_longformer
 
@@ -20,11 +21,12 @@ BATCH, N, LAYERS, WIDTH, HEADS, VOCABULARY = 4, 16, 2, 32, 2, 99
 DECODER = {"num_hidden_layers": LAYERS, "hidden_size": WIDTH, "intermediate_size": 37, "num_attention_heads": HEADS,
            "num_key_value_heads": 1, "head_dim": WIDTH // HEADS, "vocab_size": VOCABULARY, "pad_token_id": 0,
            "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 128}
+WIDE = 64  # a window longer than any text of a test
 MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}
 ENCODER = {**DECODER, "cls_token_id": 1, "sep_token_id": 2}
 MODELS = {  # name: (config, classes, our attention, its settings)
     "GPT-2": ("GPT2Config", ["GPT2Model", "GPT2LMHeadModel", "GPT2ForSequenceClassification"], "repro_full",
-              {"n_layer": LAYERS, "n_embd": WIDTH, "n_head": HEADS, "n_positions": 128}),
+              {"n_layer": LAYERS, "n_embd": WIDTH, "n_head": HEADS, "n_positions": 128, "num_key_value_heads": HEADS}),
     "Llama": ("LlamaConfig", ["LlamaModel", "LlamaForCausalLM", "LlamaForSequenceClassification"], "repro_full", {}),
     "Mistral": ("MistralConfig", ["MistralModel", "MistralForCausalLM"], "repro_sliding", {"sliding_window": 5}),
     "Gemma 3": ("Gemma3TextConfig", ["Gemma3TextModel", "Gemma3ForCausalLM"], "repro_sliding",
@@ -36,7 +38,8 @@ MODELS = {  # name: (config, classes, our attention, its settings)
     "Longformer": ("LongformerConfig", ["LongformerModel", "LongformerForMaskedLM"], None, {"attention_window": 4}),
     "LED": ("LEDConfig", ["LEDModel", "LEDForConditionalGeneration"], None,
             {"d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": HEADS,
-             "decoder_attention_heads": HEADS, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "attention_window": 4,
+             "decoder_attention_heads": HEADS, "num_key_value_heads": HEADS, "encoder_ffn_dim": 37,
+             "decoder_ffn_dim": 37, "attention_window": 4,
              "max_encoder_position_embeddings": 128, "max_decoder_position_embeddings": 128}),
 }
 KINDS = {  # of cases: how the names of their tests begin
@@ -45,7 +48,7 @@ KINDS = {  # of cases: how the names of their tests begin
     "attention probabilities": ("test_attention_outputs", "test_retain_grad", "test_sliding_window_mask"),
     "training": ("test_training", "test_torch_compile_for_training", "test_causal_lm_loss", "test_encoder_decoder_loss",
                  "test_enable_input_require_grads"),
-    "generation": ("test_generate_",),
+    "generation as eager attention": ("test_generates_",),
     "loading and choosing": ("test_sdpa_can_dispatch_non", "test_can_set_attention_dynamically", "test_save_load",
                              "test_can_be_initialized_on_meta", "test_torch_save_load",
                              "test_can_load_with_device", "test_can_capture_specific"),
@@ -64,11 +67,9 @@ WAYS = {  # of generating: settings of `generate`
 
 
 class Generation:
-    """Each way to generate against eager attention: ours, as the source package lacks transformers' own tests."""
+    """Our tests: each way to generate against eager attention, with windows that slide and padding on the left."""
 
     def generates(self, way: str) -> None:
-        if not self.all_model_classes[1].can_generate():
-            self.skipTest("it does not generate")
         torch.manual_seed(0)
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
         config.eos_token_id = None
@@ -107,7 +108,7 @@ class Generation:
 
 
 for _way in WAYS:
-    setattr(Generation, f"test_generate_{_way}", lambda self, way=_way: self.generates(way))
+    setattr(Generation, f"test_generates_{_way}", lambda self, way=_way: self.generates(way))
 
 
 class Tester:
@@ -116,17 +117,18 @@ class Tester:
     is_training, batch_size, seq_length, encoder_seq_length, decoder_seq_length = True, BATCH, N, N, N
     num_hidden_layers, hidden_size, num_attention_heads, vocab_size = LAYERS, WIDTH, HEADS, VOCABULARY
 
-    def __init__(self, name: str):
-        self.name, self.causal_lm_class = name, getattr(transformers, MODELS[name][1][1])
+    def __init__(self, name: str, wide: bool):
+        self.name, self.wide, self.causal_lm_class = name, wide, getattr(transformers, MODELS[name][1][1])
         if name in ("Longformer", "LED"):  # their layers return the shares of a window, the own and one global token
             self.key_length = 4 + 2
 
     def get_config(self):
         config, _, _, settings = MODELS[self.name]
+        settings = settings | ({"sliding_window": WIDE} if self.wide else {})
         return getattr(transformers, config)(**(ENCODER if self.name == "ModernBERT" else DECODER) | settings)
 
     def prepare_config_and_inputs_for_common(self):
-        ids = torch.randint(3, VOCABULARY, (BATCH, N))
+        ids = torch.randint(3, VOCABULARY, (self.batch_size, N))
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         inputs["attention_mask"][0, -3:] = 0
         if self.name in ("Longformer", "LED"):
@@ -137,14 +139,21 @@ class Tester:
         return self.get_config(), inputs
 
 
-def cases(name: str, *mixins: type) -> type[unittest.TestCase]:
-    """The test case of a model with the tests of these mixins."""
+def cases(name: str, *mixins: type, wide: bool = False) -> type[unittest.TestCase]:
+    """The test case of a model with the tests of these mixins; `wide` makes its windows longer than each text."""
     _, classes, attention, _ = MODELS[name]
-    if not any(one.startswith("test_") for one in dir(mixins[-1])):
-        mixins = *mixins[:-1], *([Generation] if attention else [])
+    classes = tuple(getattr(transformers, one) for one in classes)
+    if not any(one.can_generate() for one in classes):  # else its tests of generation would pass without a model
+        mixins = mixins[:-1]
+    elif attention:
+        mixins = *mixins, Generation
 
     def set_up(self):
-        self.model_tester = Tester(name)
+        self.model_tester = Tester(name, wide)
+        config = CompileConfig(backend="aot_eager", mode="default")  # see `compiled`
+        settings = mock.patch.object(PreTrainedModel, "_default_compile_config", lambda _: copy(config))
+        settings.start()
+        self.addCleanup(settings.stop)
 
     def compiled(self):  # theirs wants a GPU and a compiler of C; tracing into one graph and its gradients need neither
         torch._dynamo.reset()
@@ -152,41 +161,63 @@ def cases(name: str, *mixins: type) -> type[unittest.TestCase]:
         with mock.patch("torch.compile", lambda model, **_: compiled(model, fullgraph=True, backend="aot_eager")):
             inspect.unwrap(mixins[0].test_torch_compile_for_training)(self)
 
-    return type(name, (*mixins, unittest.TestCase), {
-        "setUp": set_up, "all_model_classes": tuple(getattr(transformers, one) for one in classes),
-        "is_encoder_decoder": name == "LED", "test_resize_embeddings": False, "attention": "sdpa",
-        "test_torch_compile_for_training": compiled,
-        "_torch_compile_train_cls": attention and getattr(transformers, classes[1])})
+    def shares(self, attentions, batch_size, config, prompt_length):  # in place of theirs, which expects every key
+        shape = batch_size, config.num_attention_heads, prompt_length, self.model_tester.key_length
+        self.assertEqual([tuple(one.shape) for one in attentions], [shape] * len(attentions))
+
+    return type(name, (*mixins, unittest.TestCase), ({"_check_encoder_attention_for_generate": shares}
+                                                     if name == "LED" else {}) | {
+        "setUp": set_up, "all_model_classes": classes, "is_encoder_decoder": name == "LED",
+        "test_resize_embeddings": False, "attention": "sdpa", "probabilities": "eager",
+        "test_torch_compile_for_training": compiled, "_torch_compile_train_cls": attention and classes[1]})
 
 
 @contextmanager
 def ours(case: unittest.TestCase, name: str):
-    """Our attention in all models that are made meanwhile, also where a test names none, or eager for probabilities."""
+    """Our attention in all models that are made meanwhile, also where a test names none, or eager for probabilities.
+
+    Yields a list that grows with each call of it outside compiled graphs.
+    """
     register()
+    calls = []
     case.attention = attention = MODELS[name][2]
     if attention is None:
-        with _layers(modeling_longformer, "LongformerSelfAttention"), _layers(modeling_led, "LEDEncoderSelfAttention"):
-            yield
+        with (_layers(modeling_longformer, "LongformerSelfAttention", calls),
+              _layers(modeling_led, "LEDEncoderSelfAttention", calls)):
+            yield calls
         return
-    original = PreTrainedModel.get_correct_attn_implementation
+    case.probabilities = attention
+    function, original = AttentionInterface()[attention], PreTrainedModel.get_correct_attn_implementation
     replaced = (None, "eager") if case._testMethodName.startswith(PROBABILITIES) else (None,)
+
+    def counted(*arguments, **named):
+        if not torch.compiler.is_compiling():
+            calls.append(attention)
+        return function(*arguments, **named)
 
     def chosen(model, requested, *arguments, **named):
         return original(model, attention if requested in replaced else requested, *arguments, **named)
 
+    AttentionInterface.register(attention, counted)
     PreTrainedModel.get_correct_attn_implementation = chosen
     try:
-        yield
+        yield calls
     finally:
         PreTrainedModel.get_correct_attn_implementation = original
+        AttentionInterface.register(attention, function)
 
 
 @contextmanager
-def _layers(module, name: str):
-    """Our layer in place of one that computes its attention by itself."""
+def _layers(module, name: str, calls: list):
+    """Our layer in place of one that computes its attention by itself; notes its calls."""
     theirs = getattr(module, name)
-    setattr(module, name, lambda *arguments, **named: LongformerSelfAttention.from_transformers(
-        theirs(*arguments, **named)))
+
+    def made(*arguments, **named):
+        layer = LongformerSelfAttention.from_transformers(theirs(*arguments, **named))
+        layer.register_forward_pre_hook(lambda *_: calls.append(name))
+        return layer
+
+    setattr(module, name, made)
     try:
         yield
     finally:

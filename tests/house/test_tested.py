@@ -67,11 +67,18 @@ def test_tests_of_others_are_counted_by_model_and_by_kind(tmp_path):
     refused += [{"why": f"but under Prefix(n={n}) | Causal() a late query sees all."} for n in (1, 2, 3)]
     (tmp_path / "peers.json").write_text(json.dumps({
         "groups": {"LED": one, "Llama": other}, "kinds": {"generation": other, "LED": one}, "not_passed": refused,
-        "versions": {"transformers": "5.23.0"}, "generation": "our tests", "theirs_not_passed": [one]}))
+        "versions": {"transformers": "5.23.0"}, "generation": "a/b@0123456789abcdef", "generation_wide": 7,
+        "theirs_not_passed": [one]}))
     lines = tested.filled("<!-- campaign: peers -->", tmp_path).splitlines()
     assert lines[2:5] == ["| LED | 5 | 0 | 0 |", "| Llama | 1,200 | 2 | 1 |", "| all | 1,205 | 2 | 1 |"]
-    assert lines[8:10] == ["| generation, our tests | 1,200 | 2 | 1 |", ""] and "do not count: 1." in lines[10]
+    assert lines[8:10] == ["| generation | 1,200 | 2 | 1 |", ""] and "do not count: 1." in lines[12]
+    assert lines[10].startswith("The 1,203 cases") and ": 1,200 passed, 2 were refused, 1 failed. 7 of" in lines[10]
+    assert "[a/b at 0123456789ab](https://github.com/a/b/blob/0123456789abcdef/tests/generation/" in lines[10]
     assert lines[-2:] == ["- 2 × no gradients set to ours", "- 3 × but a late query sees all"]
+
+
+def test_the_page_says_when_the_tests_of_generation_did_not_run():
+    assert tested.generation({"generation": None}).startswith("Transformers' own tests of generation did not run")
 
 
 def test_a_campaign_without_a_report_names_its_command(tmp_path):
@@ -88,3 +95,10 @@ def test_the_committed_reports_have_no_fault(name):
         assert not report.get("found") and not report.get("written_elsewhere")
         assert report.get("cases", 500) >= 500
         assert not any(one["failed"] for one in report.get("groups", {}).values())
+
+
+def test_transformers_own_tests_of_generation_ran():
+    report = json.loads((tested.FOLDER / "peers.json").read_text())
+    repository, commit = report["generation"].split("@")
+    assert repository and commit and report["kinds"]["generation"]["passed"] >= 100
+    assert 0 < report["generation_wide"] < sum(report["kinds"]["generation"].values())
