@@ -153,7 +153,8 @@ def by_processor(name: str):
 def _machine(found: dict) -> str:
     """Where a record was made: processor, threads, and the allocator where a benchmark sets one and it was not set."""
     machine, allocator = found["environment"], found["settings"].get("allocator")
-    name = machine["cpu"] + f" ({machine['generation']})" * bool(machine.get("generation"))
+    generation = machine.get("generation")  # older records lack it
+    name = machine["cpu"] + (f" ({generation})" if generation else "")
     threads = f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
     return f"{name}, {threads}" + ", default allocator" * (allocator == {})
 
