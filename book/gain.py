@@ -13,8 +13,9 @@ STEP = 2.6  # between neighbors at one window, % of the panel's width
 CAPTION = (
     "Recurrence passes a memory from one window of text to the next. Marks show how much this changes perplexity; the "
     "short gray line under a mark shows the same model with its memory masked out. Compare the two: only the "
-    "difference comes from the memory. Bars are 95% intervals. Filled marks feed the memory into the second layer, as "
-    "in the paper, hollow ones into another. Point at a mark for its numbers, records and command.")
+    "difference comes from the memory. Bars are 95% intervals of each mark alone; verdicts use wider ones. Filled "
+    "marks feed the memory into the second layer, as in the paper, hollow ones into another. Point at a mark for its "
+    "numbers, records and command.")
 SCRIPT = """(() => {
 const chart = document.querySelector(".gain:not(.ready)"), points = [...chart.querySelectorAll(".point")];
 const choose = (point) => { for (const one of points) { const chosen = one === point;

@@ -58,9 +58,10 @@ def lead() -> str:
     rest = " and ".join(f"**{n}** {verdict}" + " (too few seeds)" * (verdict == OPEN) for verdict, n in waiting.items())
     names = {each.name for one, *_ in judged() for each in one.experiments}
     made = [record for name in names for record in recorded(name)]
-    sizes, others = weights(made), "".join(f" and {name}" for name in published(made))
-    size = f", with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    size += others
+    sizes = weights(made)
+    own = [f"models of {min(sizes):.2g} to {max(sizes):.2g} million weights"] if sizes else []
+    models = own + published(made)
+    size = f", with {' and '.join(filter(None, (', '.join(models[:-1]), models[-1])))}" if models else ""
     done = sum(counted.values())
     return (f"So far, {done} of {every} claims are judged{size}" + f": {words}" * bool(words) + "."
             + f" The rest: {rest}." * bool(rest))
@@ -188,12 +189,15 @@ def weights(made: Iterable[Record]) -> list[float]:
 
 
 def published(made: Iterable[Record]) -> list[str]:
-    """The published models in some records: those of `pretrained`, or those in whose place our base models stand."""
+    """The published models in some records of `pretrained`: named in their configs, or as the source of their base."""
     found = set()
     for record in made:
         if record.scale == "pretrained":
-            base = experiment(f"pretrain-{record.config['base']}").scales if "base" in record.config else {}
-            found |= {base["pretrained"]["source"] if "pretrained" in base else record.config.get("model")}
+            bases = [experiment(f"pretrain-{record.config['base']}").scales] if "base" in record.config else []
+            one = experiment(record.experiment)
+            needed = one.needs(one.config(**record.config))
+            found |= {base["pretrained"]["source"] for base in bases if "pretrained" in base}
+            found |= {record.config.get("model"), *(getattr(config, "source", None) for config in needed)}
     return [NAMES.get(name, name) for name in sorted(found & PRETRAINED.keys())]
 
 
