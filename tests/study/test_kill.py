@@ -59,7 +59,8 @@ def killed(undisturbed, folder, tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("moment", ["work/runs/*.lock", "work/runs/*/checkpoint.pt", "work/runs/*/.model.unfinished"])
+@pytest.mark.parametrize("moment", ["work/runs/*.lock", "work/runs/*/checkpoint.pt",
+                                    "work/runs/*/.model.*.unfinished"])
 def test_a_killed_run_ends_in_the_same_record(undisturbed, killed, moment):
     kill_when(killed, lambda: any(path.exists() for path in killed.glob(moment)))
     assert not list((killed / "results").rglob("*.json")), "killed too late to show anything"

@@ -114,7 +114,7 @@ def test_real_articles_from_rows_to_the_rendered_table(tmp_path, monkeypatch):
 
     shown = artifact("longformer2020-table7-hyperpartisan").render("small", (), tmp_path / "results")
     assert "hyperpartisan (part of SemEval-2019 task 4: its 645 training articles" in shown.caption
-    assert "no pre-training; our own split and tokens" in shown.caption
+    assert "and of small ones trained from scratch" in shown.caption
     ours = shown.table.iloc[2:]
     assert ours["tokens read"].tolist() == ["first 64, our BPE of 300", "first 32, our BPE of 300", *["nothing"] * 2]
     cut = [int(re.fullmatch(r"(\d+) of 65", told)[1]) for told in ours["cut"][:2]]
