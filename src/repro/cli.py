@@ -236,7 +236,8 @@ def show(
         return _show_claim(claim(name), scale, results, save, as_json)
     if name not in (known := [one.id for one in artifacts()]):
         raise unknown("artifact or claim", name, known + [one.id for one in claims()])
-    shown = artifact(name).render("smoke" if scale is None else scale, results=results, sets=_pairs(sets or []))
+    also = () if results else None  # a reader's folder holds the runs of one scale; others would only be "not run"
+    shown = artifact(name).render("smoke" if scale is None else scale, also, results, _pairs(sets or []))
     is_figure = shown.artifact.kind == "figure"
     if save:
         suffixes = (".png", ".csv") if is_figure else (".csv",)
@@ -589,6 +590,8 @@ def doctor(
     """Show what this machine can run, and what it lacks."""
     from repro.doctor import findings
 
+    if not as_json:
+        typer.echo("Measuring this machine takes a minute if it is idle, and several if it is not.", err=True)
     rows = findings(each_corpus)
     if as_json:
         return _print_json([asdict(row) for row in rows])

@@ -4,7 +4,9 @@ import doctest
 import hashlib
 import json
 import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -103,6 +105,26 @@ def test_a_plain_folder_is_kept_as_it_is_and_fetched_once(here, made, monkeypatc
     began = time.perf_counter()
     assert fetch("plain") == here / "plain"
     assert time.perf_counter() - began < 0.1
+
+
+def test_two_fetches_at_once_download_once(here, monkeypatch):
+    both, downloads = threading.Barrier(2), []
+    real_locked, real = pretrained.locked, pretrained._download
+
+    def met(folder):
+        both.wait(60)  # neither holds the lock before both found nothing
+        return real_locked(folder)
+
+    def counted(*args):
+        downloads.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(pretrained, "locked", met)
+    monkeypatch.setattr(pretrained, "_download", counted)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: fetch("plain", progress=False), range(2)))
+    assert found == [here / "plain"] * 2 and len(downloads) == 1
+    assert check("plain") == "ok" and left(here) == ["plain"]
 
 
 def test_old_weights_of_the_hub_become_safetensors(here, made, monkeypatch):

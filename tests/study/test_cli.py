@@ -310,6 +310,16 @@ def test_show(repro_, toy, tmp_path):
     assert (tmp_path / "table.csv").read_text() == "overlap,paper,ours\n0,29.00,30.00\n5,29.00,not run\n"
 
 
+def test_the_records_of_ones_own_are_shown_without_the_scales_that_they_lack(repro_, toy, tmp_path):
+    import pandas
+
+    register(Artifact("toy-scales", "toy2020", "Scales", "06_toy", "toy-recurrence", lambda context: pandas.DataFrame(
+        {"scale": list(context.scales)}), "Table 2"))
+    assert "small" in repro_("show toy-scales")[1]
+    own = repro_(f"show toy-scales --results {tmp_path}")[1]
+    assert "smoke" in own and "small" not in own
+
+
 def test_show_a_claim(repro_, toy):
     records = [run(config, progress=False).id for config in toy.experiment.plan("smoke", {"overlap": "0"})]
     run(toy.experiment.plan("small")[0], progress=False)

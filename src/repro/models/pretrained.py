@@ -20,6 +20,7 @@ from repro.data import Tokeniser
 from repro.data.files import sha256
 from repro.errors import ReproError, short, unknown
 from repro.models.downloads import WEIGHTS, Packages, Repository, Unreachable
+from repro.paths import locked
 
 HERE, NOT_HERE = "ok", "not here"
 MANIFEST, NOTE = "fetched.json", "LICENSE-NOTE.md"
@@ -111,7 +112,8 @@ def is_here(name: str) -> bool:
 
 
 def fetch(name: str, progress: bool = True) -> Path:
-    """Fetch a model, unless it is here, and return its folder. An interrupted fetch keeps what it has.
+    """Fetch a model, unless it is here, and return its folder. An interrupted fetch keeps what it has; a second process
+    waits for the first.
 
     progress: show it on stderr. Raises ReproError for an unknown name, if no source can be reached, for a wrong
     checksum, and for a full disk; the folder then does not appear.
@@ -120,21 +122,33 @@ def fetch(name: str, progress: bool = True) -> Path:
     if is_here(name):
         return target
     raw = home() / f".{name}.parts"
+    try:
+        raw.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(raw, name, error) from error
+    with locked(raw):
+        if not is_here(name):  # the process that had the lock before may have fetched it
+            _fetch(model, raw, target, progress)
+        shutil.rmtree(raw, ignore_errors=True)
+    return target
+
+
+def _fetch(model: Pretrained, raw: Path, target: Path, progress: bool) -> None:
+    """Download a model to `raw`, and convert it to the folder `target`."""
     source = _download(model, raw, progress)
     with whole_folder(target) as unfinished:
         unfinished.mkdir(parents=True)
         if model.file.endswith(".gguf"):
             if progress:
-                sys.stderr.write(f"{name}: converting the weights to bfloat16; this takes a minute\n")
+                sys.stderr.write(f"{model.name}: converting the weights to bfloat16; this takes a minute\n")
             _convert_gguf(model, raw, unfinished)
         else:
             _convert(model, raw, unfinished)
         (unfinished / NOTE).write_text(
-            f"{name} ({model.architecture}), fetched from {source}.\n\nLicense: {model.licence}, {model.terms}. The "
-            f"weights belong to their authors: do not commit them.\n{f'Note: {model.note}.' if model.note else ''}\n")
-        write_manifest(unfinished, {"name": name, "source": str(source), "licence": model.licence})
-    shutil.rmtree(raw, ignore_errors=True)
-    return target
+            f"{model.name} ({model.architecture}), fetched from {source}.\n\nLicense: {model.licence}, {model.terms}. "
+            "The weights belong to their authors: do not commit them.\n"
+            f"{f'Note: {model.note}.' if model.note else ''}\n")
+        write_manifest(unfinished, {"name": model.name, "source": str(source), "licence": model.licence})
 
 
 def load(name_or_folder: str | Path, dtype: Any = None) -> tuple[Any, Tokeniser]:
@@ -220,8 +234,7 @@ def _download(model: Pretrained, raw: Path, progress: bool) -> Packages | Reposi
             reasons.append(f"{source}: {short(str(error), 160)}")
             continue
         except OSError as error:
-            raise ReproError(f"cannot write {raw}: {error.strerror or error}. Free some space, or set REPRO_MODELS to "
-                             f"a folder on a larger disk, and {again}: it goes on where it was.") from error
+            raise _cannot_write(raw, model.name, error) from error
         if model.sha256 and (found := sha256(raw / model.file)) != model.sha256:
             shutil.rmtree(raw)
             raise ReproError(f"{model.file} from {source} has the sha256 {found}, not {model.sha256}: it is damaged, "
@@ -229,6 +242,11 @@ def _download(model: Pretrained, raw: Path, progress: bool) -> Packages | Reposi
         return source
     raise ReproError(f"{model.name} cannot be fetched from {'; nor from '.join(reasons)}. Check the network, and "
                      f"{again}: it goes on where it was.")
+
+
+def _cannot_write(raw: Path, name: str, error: OSError) -> ReproError:
+    return ReproError(f"cannot write {raw}: {error.strerror or error}. Free some space, or set REPRO_MODELS to a "
+                      f"folder on a larger disk, and run `repro models fetch {name}` again: it goes on where it was.")
 
 
 def _convert(model: Pretrained, raw: Path, target: Path) -> None:
