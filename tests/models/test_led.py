@@ -321,6 +321,46 @@ def test_it_writes_from_encoded_texts_without_their_tokens(bart):
     assert torch.equal(ours.generate(encoder_outputs=states, **settings), ours.generate(IDS, **settings))
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_several_summaries_of_a_text_share_it_as_if_it_were_repeated(bart, bf16):
+    """Loss, gradients and attention weights, where the texts have different padding."""
+    ours, batch = LED.from_bart(bart, 32, window=4), text()
+    given, real = batch["input_ids"], batch["attention_mask"]
+    labels = torch.cat([text(seed=k)["labels"] for k in range(3)])  # three summaries of each text
+    whole = {"labels": labels, "output_attentions": True}
+
+    def losses(repeats):
+        ours.zero_grad()
+        states = ours.led.encoder(given, real)[0].repeat_interleave(repeats, 0)
+        with torch.autocast("cpu", torch.bfloat16, bf16):
+            out = ours(attention_mask=real.repeat_interleave(repeats, 0), encoder_outputs=(states,), **whole)
+        out.loss.backward()
+        return out, {name: one.grad.clone() for name, one in ours.named_parameters() if one.grad is not None}
+
+    (shared, own), (repeated, want) = losses(1), losses(3)
+    close = {"atol": 2e-2, "rtol": 2e-2} if bf16 else {"atol": 1e-5, "rtol": 1e-4}
+    torch.testing.assert_close(shared.logits, repeated.logits, **close)
+    assert own.keys() == want.keys()
+    for name in want:
+        torch.testing.assert_close(own[name], want[name], **close)
+    assert not torch.allclose(shared.logits[:3], shared.logits[3:], atol=0.1)  # the text matters
+    for one, other in zip(shared.cross_attentions, repeated.cross_attentions, strict=True):
+        assert one.shape == (6, 2, 7, 29)
+        torch.testing.assert_close(one, other, **close)
+    with pytest.raises(ReproError, match="2 texts and 5 summaries"):
+        ours(attention_mask=real, encoder_outputs=(ours.led.encoder(given, real)[0],), labels=labels[:5])
+
+
+def test_beams_and_drawn_summaries_hold_each_text_once(bart):
+    ours, batch = LED.from_bart(bart, 32, window=4), text()
+    for settings in ({"num_beams": 4}, {"do_sample": True, "num_return_sequences": 4}):
+        out = ours.generate(batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=5,
+                            return_dict_in_generate=True, **settings)
+        held = out.past_key_values
+        assert {len(layer.keys) for layer in held.cross_attention_cache.layers} == {2}
+        assert {len(layer.keys) for layer in held.self_attention_cache.layers} == {8}
+
+
 @pytest.mark.parametrize(("windows", "said"), [([4, 5], "window is 5; .* even number"), ([4], "1 for 2 layers"),
                                                (7, "window is 7; ")])
 def test_checkpoints_with_bad_windows(theirs, tmp_path, windows, said):

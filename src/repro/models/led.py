@@ -14,7 +14,12 @@ import torch
 from torch import Tensor, nn
 from transformers import BartForConditionalGeneration, GenerationConfig, LEDConfig, LEDForConditionalGeneration
 from transformers.modeling_outputs import ModelOutput
-from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderBaseModelOutput, LEDSeq2SeqLMOutput
+from transformers.models.led.modeling_led import (
+    LEDDecoderAttention,
+    LEDEncoder,
+    LEDEncoderBaseModelOutput,
+    LEDSeq2SeqLMOutput,
+)
 
 from repro.attention import LongformerSelfAttention
 from repro.checked import checked
@@ -51,6 +56,8 @@ class LED(LEDForConditionalGeneration):
         config.attention_window = windows_per_layer(config.attention_window, config.encoder_layers)
         super().__init__(config)
         self.led.encoder = Encoder(config)
+        for layer in self.led.decoder.layers:
+            layer.encoder_attn.__class__ = CrossAttention  # which has the same weights
         self.tie_weights()
 
     @classmethod
@@ -116,7 +123,8 @@ class LED(LEDForConditionalGeneration):
         attention_mask (B, N): 0 for padding. global_attention_mask (B, N): 1 for global tokens; None: the first token
         of each text. decoder_input_ids (B, T): the summaries read so far; None: `labels` shifted by one, behind the
         start token. labels (B, T): the targets; -100 is ignored; the loss is the mean over the others, in nats.
-        encoder_outputs: those of an earlier call, which replace `input_ids`. Other arguments are those of transformers;
+        encoder_outputs: those of an earlier call, which replace `input_ids`; then r B summaries are allowed, r of each
+        text, one after another. Other arguments are those of transformers;
         with output_attentions, only the decoder returns its attention weights.
         Raises ReproError for output_hidden_states, more tokens than the encoder or the decoder has positions, a text
         without tokens, masks or labels of another shape, and labels without a target.
@@ -130,14 +138,16 @@ class LED(LEDForConditionalGeneration):
                 raise ReproError(f"labels have shape {tuple(labels.shape)}, and all of them are -100; give at least "
                                  "one target.")
             use_cache = False
-        if encoder_outputs is None:
+        several = encoder_outputs is not None  # summaries of a text
+        if not several:
             encoder_outputs = self.led.encoder(input_ids, attention_mask, global_attention_mask)
         if decoder_input_ids is None:
             shifted = input_ids if labels is None else labels
             if shifted is None:
                 raise ReproError("decoder_input_ids is None; give them, or labels, or input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(shifted)
-        self._check_summaries(encoder_outputs, decoder_input_ids, labels, decoder_attention_mask, cache_in(others))
+        self._check_summaries(encoder_outputs, decoder_input_ids, labels, decoder_attention_mask, cache_in(others),
+                              several)
         found = super().forward(
             attention_mask=attention_mask, decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask, encoder_outputs=encoder_outputs, use_cache=use_cache,
@@ -147,15 +157,17 @@ class LED(LEDForConditionalGeneration):
             found = LEDSeq2SeqLMOutput(loss=loss, **found)
         return found.to_tuple() if return_dict is False else found
 
-    def _check_summaries(self, encoded, ids: Tensor, labels: Tensor | None, mask: Tensor | None, held) -> None:
+    def _check_summaries(self, encoded, ids: Tensor, labels: Tensor | None, mask: Tensor | None, held,
+                         several: bool) -> None:
         """Raise ReproError unless the decoder can read `ids` (B, T) behind what its cache holds, with these labels and
-        this mask, for texts that are `encoded` as states (B, N, d)."""
+        this mask, for texts that are `encoded` as states (B, N, d); `several`: or r B summaries."""
         states = encoded[0] if isinstance(encoded, (list, tuple, ModelOutput)) and len(encoded) else encoded
         if not isinstance(states, Tensor) or states.ndim != 3 or states.shape[2] != self.config.d_model:
             raise ReproError(f"encoder_outputs hold {what(states)}; give what the encoder of this LED returns, states "
                              f"of shape (B, N, {self.config.d_model}).")
         check_ids(ids, self.config.vocab_size, name="decoder_input_ids")
-        same_batch(texts=states, summaries=ids)
+        if not several or len(ids) % max(1, len(states)):
+            same_batch(texts=states, summaries=ids)
         reached, most = ids.shape[1], self.config.max_decoder_position_embeddings
         if held is not None:
             reached += held.get_seq_length()
@@ -193,11 +205,36 @@ class LED(LEDForConditionalGeneration):
             raise ReproError(f"transformers cannot generate with these arguments: {error} Correct or remove them."
                              ) from error
 
+    def _expand_inputs_for_generation(self, expand_size: int = 1, is_encoder_decoder: bool = False,
+                                      input_ids: Tensor | None = None, **named):
+        """Repeat what belongs to a beam, but no text and no mask of a text, since beams share them."""
+        mask = named.pop("attention_mask", None)
+        ids, named = super()._expand_inputs_for_generation(expand_size, False, input_ids, **named)
+        return ids, named | {"attention_mask": mask}
+
     def _reorder_cache(self, held, beams: Tensor):
-        """Beam search calls this after every step. All beams of a text see the same text, so only what they wrote
-        changes place; transformers would also copy the keys and values of the whole text."""
+        """Beam search calls this after every step. The beams of a text share its keys and values, so only what they
+        wrote changes place."""
         held.self_attention_cache.reorder_cache(beams)
         return held
+
+
+class CrossAttention(LEDDecoderAttention):
+    """Attention from summaries (B r, T, d) to texts (B, N, d). The r summaries of a text, its beams, share its keys and
+    values. They are read as one summary of r T tokens, since no summary sees another one here."""
+
+    def forward(self, hidden_states: Tensor, key_value_states: Tensor, past_key_values=None,
+                attention_mask: Tensor | None = None, output_attentions: bool = False) -> tuple:
+        """See transformers. attention_mask: (B, 1, T, N)."""
+        n_texts, (n_summaries, length, width) = len(key_value_states), hidden_states.shape
+        if attention_mask is not None:
+            attention_mask = attention_mask.repeat(1, 1, n_summaries // n_texts, 1)
+        out, weights, held = super().forward(
+            hidden_states.reshape(n_texts, -1, width), key_value_states, past_key_values, attention_mask,
+            output_attentions)
+        if weights is not None:
+            weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        return out.reshape(n_summaries, length, width), weights, held
 
 
 class Encoder(LEDEncoder):
