@@ -13,7 +13,7 @@ class Cache(Memory):
     cache itself, because it is trained this way from the start. Other models have never seen such states. So every
     window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next window follows
     them, from position `stride` on, and is read exactly like the end of one window over both; an opening token is kept
-    with them. Its scores and cost equal those of the plain model with windows of T + stride tokens that overlap by T;
+    with them. Scores and cost equal those of the plain model with windows of T + stride tokens that overlap by T;
     only in training, no gradient reaches the earlier part.
     Raises ReproError if the context has fewer than T + stride positions.
     """
