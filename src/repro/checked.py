@@ -87,7 +87,7 @@ def fits(value: Any, kind: Any) -> bool:
             return False
         if isinstance(value, Integral):
             return abs(value) < 2**63 if kind is int else abs(value) <= sys.float_info.max
-        return value == value  # NaN is no number
+        return value == value  # rejects NaN
     if kind is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's too
     if kind is Path:

@@ -45,7 +45,7 @@ def model_name() -> str:
 
 def generation() -> str:
     """The generation of the processor, such as "family 25, model 17" on x86, where clouds call several generations "AMD
-    EPYC"; "" where Linux reports no such numbers."""
+    EPYC"; "" if Linux reports no such numbers."""
     found = _reported()
     return f"family {found['cpu family']}, model {found['model']}" if {"cpu family", "model"} <= found.keys() else ""
 

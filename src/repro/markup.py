@@ -141,7 +141,7 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
 
 
 def framed(table: str, caption: str = "", before: str = "") -> str:
-    """A table (HTML) in a box of its own, which scrolls to the side where the page is too narrow for it."""
+    """A table (HTML) in its own box, which scrolls sideways if the page is too narrow for it."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return f'<figure class="tabular">{before}<div class="scroll" tabindex="0">{table}</div>{below}</figure>'
 
@@ -239,7 +239,7 @@ def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> str:
-    """One row of headings, or two where columns form groups."""
+    """One row of headings, or two if columns form groups."""
     def column(k: int, rows: int = 1) -> str:
         deep = f' rowspan="{rows}"' if rows > 1 else ""
         return f'<th scope="col"{_class(classes[k])}{deep}>{html.escape(heads[k][1])}</th>'

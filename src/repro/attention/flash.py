@@ -47,7 +47,7 @@ def fused(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: fl
 
 
 class Places(NamedTuple):
-    """Positions of `number` tiles: those of the first tile; each next one begins `move` positions further on."""
+    """Positions of `number` tiles: `first` has those of the first; each next tile begins `move` positions later."""
 
     first: slice | Tensor
     move: int = 0
@@ -185,8 +185,8 @@ class Way(NamedTuple):
 
 
 def way(dtype: torch.dtype) -> Way:
-    """Plain products in bfloat16, else PyTorch's kernel. Of tile sizes 32 to 512, these were the fastest for windows of
-    256 on two cores."""
+    """Plain products in bfloat16, else PyTorch's kernel. These tile sizes were the fastest among 32 to 512, for windows
+    of 256 on two cores."""
     if dtype == torch.bfloat16:
         return Way(bf16_kernel.forward, bf16_kernel.backward, 64, 64)
     return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64)
@@ -212,7 +212,7 @@ class _Flash(torch.autograd.Function):
                 log = merged
             run.rows.write(out[at], found)
             run.rows.write(log_sum[at], log)
-        nobody = log_sum < NOTHING / 2  # queries that see no key: their sum is of hidden keys alone
+        nobody = log_sum < NOTHING / 2  # queries that see no key: their sum is over hidden keys only
         if nobody.any():
             out.masked_fill_(nobody, 0)
             log_sum.masked_fill_(nobody, -NOTHING)

@@ -123,7 +123,7 @@ SHORT = 256  # up to this many positions, skipping pairs saves nothing
 
 
 def refusal(name: str, case: Case) -> str | None:
-    """Why this implementation cannot compute the case, or None."""
+    """Why this implementation cannot compute the case; None if it can."""
     if name != "dense" and case.documents and not case.pattern.steady:
         return (f"positions restart in every document, and {case.pattern} depends on positions, not only on "
                 "distances; use 'dense'.")

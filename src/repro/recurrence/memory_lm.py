@@ -164,7 +164,7 @@ def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: to
 
     memory: one of `repro.recurrence.MEMORIES`, with its own settings, such as `n_tokens=16` for "rmt"; None for a
     folder saved with one. `model(input_ids, window, overlap, labels, recompute)` returns loss and logits.
-    Raises ReproError for an unknown memory or setting, another model, and if another memory was saved.
+    Raises ReproError for an unknown memory or setting, for any other model, and if a different memory was saved.
 
     >>> from repro.models import gpt2_mini, save_model
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")

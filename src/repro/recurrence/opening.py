@@ -12,7 +12,7 @@ def open_windows(model: nn.Module) -> int:
     """Make a model of transformers read `config.opening_token` in front of every text it is given; return how many
     tokens that adds, 0 if its config names none.
 
-    The token takes the first position and is no target: the states and logits are those of the given ids alone.
+    The token takes the first position and is not a target: the states and logits are those of the given ids alone.
     With a key/value cache it is read with the first part of a text. Padding would separate the token from the
     text, so the model refuses a mask.
     """

@@ -89,7 +89,7 @@ class RecurrentEncoder(PreTrainedModel):
     layer of the next window sees the result as key and value only. The class of a reader is `RecurrentBert` or
     `RecurrentRoberta`, depending on its config. Base weights keep transformers' names (`bert.` or `roberta.`, and
     `qa_outputs.`), new weights are under `answer_type.` and `recurrence.`. All tokens of a window have token type 0.
-    recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of another model.
+    recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of any other model.
 
     >>> from transformers import BertConfig
     >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,

@@ -23,7 +23,7 @@ class Carried:
     enters: Sequence[int]
     rows: int = 1
     columns: int = 1
-    every: int = 0  # a gap after so many columns; 0 for none
+    every: int = 0  # columns between gaps; 0 for no gaps
     found: int = 0  # cells that are looked up; 0 for all of them
 
 
@@ -130,7 +130,7 @@ class Memory(nn.Module):
 
 
 def settings_of(kind: type[Memory], name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a kind of memory, its defaults where none is given. Raises ReproError for an unknown one."""
+    """All settings of a kind of memory, with defaults for those not given. Raises ReproError for an unknown setting."""
     known = kind.settings()
     own = {**kind.defaults, **given}
     for key, value in own.items():

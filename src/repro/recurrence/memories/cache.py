@@ -9,12 +9,12 @@ from repro.recurrence.memories.base import Carried, Memory
 class Cache(Memory):
     """Every layer also sees its own inputs in the previous window; no gradient passes through them.
 
-    Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps those of a reading that saw a
-    cache itself, because it is trained this way from the start. Other models have never seen such states. So every
-    window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next window follows
-    them, from position `stride` on, and is read exactly like the end of one window over both; an opening token is kept
-    with them. Scores and cost equal those of the plain model with windows of T + stride tokens that overlap by T;
-    only in training, no gradient reaches the earlier part.
+    Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps the inputs of a reading that
+    itself saw a cache, because it is trained this way from the start. Other models have never seen such states. So
+    every window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next window
+    follows them, from position `stride` on, and is read exactly like the end of one window over both; an opening token
+    is kept with them. Scores and cost equal those of the plain model with windows of T + stride tokens that overlap by
+    T; only in training, no gradient reaches the earlier part.
     Raises ReproError if the context has fewer than T + stride positions.
     """
 

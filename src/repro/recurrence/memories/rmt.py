@@ -12,7 +12,7 @@ class RecurrentMemoryTransformer(Memory):
 
     Section 3.3 ("Recurrent Memory Transformer"). State: m (B, n_tokens, d). The mask stays causal, so all tokens see
     the first part, and the last part sees all tokens. The first window's m is learned, so even that window is not read
-    as by the plain model. With position embeddings, memory tokens have no position, and those of the text keep theirs.
+    as by the plain model. With position embeddings, memory tokens have no position, and text tokens keep theirs.
     Rotary positions count all tokens, and layers with a sliding window see the first part at any distance.
     """
 
