@@ -10,7 +10,7 @@ from repro.cli import main
 
 
 def batch(commands: list[str]) -> None:
-    """Do each of `commands`, lines of a shell that begin with `repro`. Raises SystemExit for one that fails."""
+    """Run each of `commands`, shell lines that begin with `repro`. Raises SystemExit at the first that fails."""
     for command in commands:
         try:
             main(shlex.split(command)[1:])

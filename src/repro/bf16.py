@@ -1,12 +1,12 @@
-"""Bfloat16 products on processors that have no instructions for them, where torch's own take some 60 times as long as
-those in float32.
+"""Bfloat16 products on processors without instructions for them, where torch's own products take about 60 times as long
+as in float32.
 
 The product of two bfloat16 numbers is exact in float32, and processors that have the instructions add such products up
 in float32 and round once, at the end. So operands that are widened, multiplied in float32 and rounded give the same
-numbers but for the order of sums. Fused attention keeps its weights in float32 inside, which torch rounds there.
+numbers, except for the order of summation. Fused attention keeps its weights in float32, which torch's own rounds.
 
-Widened are the products that layers, attention and Muon ask for, forward and backward. Products in place, into a given
-tensor (`out=`), in another thread or in inference mode stay as slow as they were; nothing here uses them.
+The products of layers, attention and Muon are widened, forward and backward. Products in place, into a given tensor
+(`out=`), in another thread or in inference mode stay as slow as they were; nothing here uses them.
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.a
 
 
 def has_bf16() -> bool:
-    """Whether it multiplies bfloat16 numbers itself; where it does not, torch works them out in another way."""
+    """Whether the processor has instructions for bfloat16 products; if not, torch emulates them."""
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in BF16)
 
 
 @contextmanager
 def bf16_products(device: torch.device, wanted: bool = True) -> Iterator[None]:
-    """Within it, products of bfloat16 tensors on a CPU without the instructions go through float32.
+    """Inside the `with` block, products of bfloat16 tensors on a CPU without the instructions go through float32.
 
-    wanted: False changes nothing, and neither does another device or a processor that has them. Every operation of
-    torch takes some 50 microseconds longer inside, so it pays where there are such products.
+    Nothing changes if `wanted` is False, on another device, or if the processor has the instructions. Every torch
+    operation inside takes about 50 microseconds longer, so use it only around such products.
     """
     if not wanted or device.type != "cpu" or has_bf16():
         yield
@@ -45,7 +45,7 @@ def bf16_products(device: torch.device, wanted: bool = True) -> Iterator[None]:
 
 
 class _Widened(TorchDispatchMode):
-    """Also sees what autograd and optimisers compute."""
+    """Widens products, including those of autograd and optimizers."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}

@@ -35,7 +35,7 @@ class Folded:
                 f'{"".join(map(_html, self.shown))}</details>')
 
     def __repr__(self) -> str:
-        return self.title  # the repr of some tables holds an address, another one in every run
+        return self.title  # the repr of some tables contains an address, which differs in every run
 
 
 def folded(title: str, *shown) -> Folded:
@@ -75,7 +75,7 @@ def without_docstrings(code: str) -> str:
     lines, dropped = code.splitlines(), set()
     for node in ast.walk(ast.parse(code)):
         has_one = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node)
-        if has_one and len(node.body) > 1:  # one that is the whole body stays: the code has to parse
+        if has_one and len(node.body) > 1:  # a docstring that is the whole body stays, so that the code parses
             first, last = node.body[0].lineno, node.body[0].end_lineno
             dropped |= set(range(first, last + 1 + (not lines[last].strip())))
     return "\n".join(line for number, line in enumerate(lines, start=1) if number not in dropped)
@@ -87,7 +87,7 @@ def listed(value) -> list[int]:
     >>> listed(10), listed("0,10"), listed((0, 10))
     ([10], [0, 10], [0, 10])
 
-    Raises ReproError for what holds no whole numbers.
+    Raises ReproError if the value holds no whole numbers.
     """
     parts = value.strip("[]() ,").split(",") if isinstance(value, str) else value
     parts = [value] if hasattr(value, "__index__") and not isinstance(value, bool) else [] if parts == [""] else parts
@@ -100,7 +100,7 @@ def listed(value) -> list[int]:
 def within(**parameters: tuple) -> None:
     """Check parameters, each given as (value, lowest) or (value, lowest, highest), the value a number or a list.
 
-    Raises ReproError for the first that is out of its limits, is no number, or not whole where its lowest is.
+    Raises ReproError for the first that is out of its limits, not a number, or not whole although its lowest is.
 
     >>> within(stride=(7, 2), side=(6, 4, 10), depths=([4, 16], 1, 128), weight=(0.5, 0.0))
     """

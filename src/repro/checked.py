@@ -52,7 +52,7 @@ def checked(function: Callable) -> Callable:
 
 
 def compiling() -> bool:
-    """Whether torch is tracing this call: then nothing is checked."""
+    """Whether torch is tracing this call, in which case nothing is checked."""
     return "torch" in sys.modules and sys.modules["torch"].compiler.is_compiling()
 
 
@@ -65,7 +65,7 @@ def hints(function: Callable) -> dict[str, Any]:
         if isinstance(kind, str):
             try:
                 kind = eval(kind, inspect.unwrap(function).__globals__)
-            except NameError:  # imported for type checkers alone
+            except NameError:  # imported only for type checkers
                 continue
         if kind is not part.empty and part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD):
             found[name] = kind
@@ -87,7 +87,7 @@ def fits(value: Any, kind: Any) -> bool:
             return False
         if isinstance(value, Integral):
             return abs(value) < 2**63 if kind is int else abs(value) <= sys.float_info.max
-        return value == value  # NaN is no number
+        return value == value  # rejects NaN
     if kind is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's too
     if kind is Path:

@@ -1,4 +1,4 @@
-"""Folders of transformers models, read and written: missing and damaged ones and full disks end in one clear line."""
+"""Read and write folders of transformers models; missing or damaged folders and full disks give a one-line error."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ from repro.paths import locked
 LAYERS = "n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"
 LONGEST_NAME = 200  # bytes; most disks allow 255, and an unfinished folder has a longer name
 HINT = "give a checkpoint of that kind"
-# Errors of transformers and torch for settings that fit no model, or no weights of the folder.
+# Errors of transformers and torch for settings that fit no model or not the weights in the folder.
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
          struct.error)
 
@@ -31,8 +31,8 @@ def home() -> Path:
 
 
 def located(name_or_folder: str | Path) -> str | Path:
-    """The folder of a model that `repro models fetch` brought, by its name; anything else stays as it is. A folder of
-    that name in the working directory comes first, as in transformers."""
+    """The folder of a model that `repro models fetch` downloaded, by its name; anything else stays as it is. A folder
+    of that name in the working directory comes first, as in transformers."""
     name = str(name_or_folder)
     fetched, exists = home() / name, Path(name).exists()
     is_name = bool(name) and Path(name).name == name and not exists
@@ -41,11 +41,11 @@ def located(name_or_folder: str | Path) -> str | Path:
 
 @contextmanager
 def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
-    """Within it a checkpoint is read from where it says: the folder of a fetched model, another folder, or a hub name
-    such as `example`. A model that a killed save was replacing is put back first.
+    """Read a checkpoint inside the `with` block, from the place that it yields: the folder of a fetched model, another
+    folder, or a hub name such as `example`. A model that a killed save was replacing is put back first.
 
-    Raises ReproError for what is no name, when there is none, when the hub cannot be reached, for a damaged one, and
-    for one that cannot be loaded with its settings.
+    Raises ReproError if this is not a name, if there is no such checkpoint, if the hub cannot be reached, and if the
+    checkpoint is damaged or cannot be loaded with its settings.
     """
     try:
         known = isinstance(name_or_folder, (str, Path))
@@ -76,7 +76,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
             raise ReproError(f"the folder {name_or_folder} holds no whole checkpoint ({str(error).splitlines()[0]}); "
                              "delete it and make it again, or give one with config.json and model.safetensors."
                              ) from error
-        if isinstance(error.__cause__, LocalEntryNotFoundError):  # neither in its cache nor to be had now
+        if isinstance(error.__cause__, LocalEntryNotFoundError):  # neither in the hub's cache nor reachable now
             raise ReproError(f"there is no checkpoint '{name_or_folder}' here, and the hub is out of reach; connect if "
                              f"it is a hub name such as {example}, or give a folder with config.json and "
                              f"model.safetensors.{fetch}") from error
@@ -98,9 +98,9 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
                **kwargs) -> Any:
     """The model that `read`, a transformers model's `from_pretrained`, loads from a checkpoint of its own kind.
 
-    transformers itself would draw every weight that a checkpoint lacks afresh, and only list them. kind: the model type
-    that its config has to name, such as "roberta"; hint: what to do where it names another.
-    Raises ReproError when there is no such checkpoint, and for one that is damaged, of another kind or not whole.
+    transformers itself would initialize missing weights at random and only list them. kind: the model type that the
+    config must name, such as "roberta"; hint: what to do if it names another.
+    Raises ReproError if there is no such checkpoint, and for one that is damaged, of another kind or incomplete.
     """
     with_loading = kwargs.pop("output_loading_info", False)
     with reading(name_or_folder, example) as found:
@@ -111,7 +111,7 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
 def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs
           ) -> tuple[Any, dict]:
     """The model that `read`, a `from_pretrained`, loads, and its loading report. Raises ReproError for a checkpoint of
-    another kind, and where weights are missing."""
+    another kind, and if weights are missing."""
     config_of(kind, name_or_folder, hint, **kwargs)
     model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
     if lost := sorted(loading["missing_keys"]):
@@ -121,8 +121,8 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
 
 
 def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:
-    """The contents of config.json of a checkpoint. Raises ReproError where there is none, and for another kind of
-    model; None is any kind."""
+    """The contents of config.json of a checkpoint. Raises ReproError if there is none, and for another kind of model;
+    kind None accepts any."""
     from transformers import PretrainedConfig
 
     if Path(name_or_folder).is_dir():
@@ -136,7 +136,7 @@ def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
-    """The contents of config.json of a folder, {} if it has none. Raises ReproError for JSON that is no object."""
+    """The contents of config.json of a folder, {} if it has none. Raises ReproError for JSON that is not an object."""
     path = Path(folder) / "config.json"
     values = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(values, dict):
@@ -151,7 +151,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
 
 
 def _n_weights(path: Path) -> int:
-    """The number of tensors that a safetensors file names in its header; 0 if it is not a whole one."""
+    """The number of tensors that a safetensors file names in its header; 0 if the file is incomplete."""
     try:
         with path.open("rb") as file:
             n_bytes = int.from_bytes(file.read(8), "little")
@@ -163,12 +163,12 @@ def _n_weights(path: Path) -> int:
 
 @contextmanager
 def whole_folder(folder: str | Path) -> Iterator[Path]:
-    """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
+    """Write to the yielded path inside the `with` block; it becomes `folder` afterwards, completely or not at all.
 
-    Raises ReproError when the disk refuses, and, before anything is written, where `folder` is a file or a link. No
-    unfinished folder stays if the block raises. After a kill the old folder or the new one is there, or the old one
-    lies hidden beside its place, and the next save or `reading` puts it back. Several processes may save under one name
-    at once: each writes a folder of its own, and the last one stays.
+    Raises ReproError if the disk refuses, and, before anything is written, if `folder` is a file or a link. If the
+    block raises, no unfinished folder remains. After a kill, either the old or the new folder is there, or the old one
+    is hidden next to its place, and the next save or `reading` puts it back. Several processes may save under one name
+    at the same time: each writes its own folder, and the last one to finish stays.
     """
     from safetensors import SafetensorError
 
@@ -185,7 +185,7 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
             made = _fresh(folder)
             held, own = os.open(made, os.O_RDONLY), made
             with suppress(OSError):  # a disk without locks
-                fcntl.flock(held, fcntl.LOCK_EX)  # as long as this process writes: no other one deletes it
+                fcntl.flock(held, fcntl.LOCK_EX)  # held while this process writes, so that no other deletes the folder
         unfinished = own / folder.name
         yield unfinished
         for path in unfinished.iterdir():
@@ -208,7 +208,7 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def named(folder: str | Path) -> Path:
-    """`folder` as a path. Raises ReproError for what no folder can be called."""
+    """`folder` as a path. Raises ReproError for anything that cannot be the name of a folder."""
     try:
         path = Path(folder)
         if "\0" in str(path):
@@ -222,7 +222,7 @@ def named(folder: str | Path) -> Path:
 
 
 def _fresh(folder: Path) -> Path:
-    """A new hidden folder beside `folder`, for what is unfinished or to be deleted."""
+    """A new hidden folder next to `folder`, for unfinished files or files to delete."""
     return Path(mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".unfinished"))
 
 
@@ -234,7 +234,7 @@ def _before(folder: Path) -> Path:
 def _tidy(folder: Path) -> None:
     """Put back the old folder, or delete it if the new one is there, and delete unfinished ones that no process writes.
 
-    Only within `locked(folder.parent)`.
+    Call it only within `locked(folder.parent)`.
     """
     before = _before(folder)
     if before.is_dir() and not folder.exists():
@@ -260,7 +260,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def _put_back(folder: Path) -> None:
-    """Give the old folder its name again where a kill left none under it."""
+    """Give the old folder its name back if a killed save left none under it."""
     with suppress(OSError):  # a name too long, or a disk that cannot be written
         if not folder.name or folder.exists() or not (before := _before(folder)).is_dir():
             return
@@ -271,7 +271,7 @@ def _put_back(folder: Path) -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """transformers shows a bar for a single file, and lists the weights that a checkpoint lacks; here that is noise."""
+    """Inside the `with` block, transformers shows no progress bars for single files and no lists of missing weights."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -18,7 +18,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, Number) and hasattr(value, "item") else value
 
 
-MOST = 2**63 - 1  # what an int64 holds
+MOST = 2**63 - 1  # the largest int64
 Natural = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(plain)]
 Positive = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(plain)]
 Dropout = Annotated[float, Field(ge=0, lt=1), BeforeValidator(plain)]
@@ -36,7 +36,7 @@ BOUNDS = {"ge": "at least {:.15g}", "gt": "above {:.15g}", "le": "at most {:.15g
 
 @dataclass_transform(frozen_default=True)
 def config(kind: type) -> type:
-    """Make a frozen dataclass of a class of annotated fields that rejects values of another type or out of range.
+    """Turn a class of annotated fields into a frozen dataclass that rejects values of a wrong type or out of range.
 
     Whole numbers are neither floats nor bools, and numbers are finite. `__post_init__` checks what depends on several
     fields. Raises ReproError for a value that does not fit, an unknown field, and a missing value.

@@ -1,9 +1,9 @@
 """How fast and how exactly the processor of this machine multiplies matrices, measured.
 
 On x86, torch sends a product of two float32 matrices to MKL, which is slow on processors that are not Intel's. oneDNN
-can do the same product, but is only asked to where torch may work products out in bfloat16 inside: processors with AMX
-then do that and lose digits, others keep all of them. So the path is chosen by measuring both its speed and its error,
-once a machine: sums are rounded in another order on the other path, and the same run is to give the same record.
+can compute the same product, but torch uses it only if it may compute in bfloat16 internally: processors with AMX then
+do so and lose digits, while others keep all digits. So the path is chosen by measuring both speed and error, once per
+machine: the two paths round sums in different orders, and the same run should give the same record.
 """
 
 import fcntl
@@ -27,12 +27,12 @@ from repro.errors import ReproError
 
 KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
 PATHS = ("default", "onednn")  # of large float32 products
-ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision that asks oneDNN; CUDA has its own
+ONEDNN = "bf16"  # the value of torch.backends.mkldnn.matmul.fp32_precision that selects oneDNN; CUDA has its own
 SHAPE = (512, 1024, 512)  # of the product that is measured: rows, inner size, columns
-EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that are rounded to 24 bits now and then
-GAIN = 1.25  # as many times as fast, or the default stays: two paths that are equal must not take turns with the noise
+EXACT = SHAPE[1]**0.5 * 2.0**-24  # expected relative error of float32 sums of this many terms, with 24-bit rounding
+GAIN = 1.25  # the speedup needed to leave the default: noise must not decide between two equally fast paths
 VOCABULARY = 4096  # of the model whose training is timed
-LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more than it gains
+LARGE = 2**23  # multiply-adds of a product; in smaller ones, oneDNN's overhead exceeds its gain
 
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -45,13 +45,13 @@ def model_name() -> str:
 
 def generation() -> str:
     """The generation of the processor, such as "family 25, model 17" on x86, where clouds call several generations "AMD
-    EPYC"; "" where Linux reports no such numbers."""
+    EPYC"; "" if Linux reports no such numbers."""
     found = _reported()
     return f"family {found['cpu family']}, model {found['model']}" if {"cpu family", "model"} <= found.keys() else ""
 
 
 def _reported() -> dict[str, str]:
-    """Names and values in the report of Linux on its first processor."""
+    """Names and values that Linux reports for its first processor."""
     lines = CPUINFO.read_text().partition("\n\n")[0].splitlines() if CPUINFO.exists() else []
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
@@ -60,9 +60,9 @@ def _reported() -> dict[str, str]:
 def float32_path() -> str:
     """The fastest exact way to multiply large float32 matrices here: "onednn", or torch's "default" (MKL on x86).
 
-    Measured once for a processor and a version of torch, in some tenths of a second, and kept in the work folder
-    (`float32.json`): every process there takes the same path, also where the two are nearly as fast. Where that folder
-    cannot be written, each process measures again. With a GPU nothing is measured: large products are its own.
+    Measured once per processor and version of torch, in a few tenths of a second, and stored in the work folder
+    (`float32.json`), so that every process takes the same path, even if the two are about equally fast. If that folder
+    cannot be written, each process measures again. With a GPU nothing is measured, because it computes large products.
     """
     if torch.cuda.is_available() or not torch.backends.mkldnn.is_available():
         return "default"
@@ -86,11 +86,12 @@ def fastest_exact() -> str:
 
 @contextmanager
 def exact_products(model: Any, rows: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Within it, layers of `model` take the fastest exact path where that pays for inputs of up to `rows` vectors.
+    """Inside the `with` block, layers of `model` take the fastest exact path if it pays for inputs of up to `rows`
+    vectors.
 
-    Only layers do (modules with a matrix of weights): the many small products inside attention are faster where they
-    are. On another device than a CPU, or for a model that is no module, nothing changes. For scoring: a backward pass
-    outside takes torch's own path.
+    Only layers do (modules with a weight matrix): the many small products inside attention are faster on the default
+    path. Nothing changes on other devices than a CPU, or if `model` is not a module. Meant for scoring: a backward pass
+    outside the block takes torch's own path.
     """
     hooks = []
     if isinstance(model, nn.Module) and torch.device(device).type == "cpu" and float32_path() == "onednn":
@@ -108,7 +109,7 @@ def exact_products(model: Any, rows: int, device: torch.device | str = "cpu") ->
 def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
     """GFLOP/s of one thread in matrix products, by kind.
 
-    The best of `rounds`, in turns, in seconds of the processor, which others that share it do not lengthen.
+    The best of `rounds`, alternating between kinds, in CPU time, which other processes do not lengthen.
     """
     works = {kind: _product(kind) for kind in kinds}
     threads, best = torch.get_num_threads(), {}
@@ -127,7 +128,7 @@ def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
 
 
 def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0) -> float:
-    """Tokens/s at which this process trains a small transformer for so long; precision: "no" (fp32) or "bf16"."""
+    """Tokens/s at which this process trains a small transformer for `seconds`; precision: "no" (fp32) or "bf16"."""
     model, optimizer = _trainee()
     draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
     batch = torch.randint(VOCABULARY, (4, 256), generator=draw)
@@ -148,7 +149,7 @@ def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0)
 
 
 def training_rates(rounds: int = 1, seconds: float = 0.5) -> dict[str, float]:
-    """Tokens/s of training on one thread by precision, "no" (fp32) and "bf16": the best of `rounds`, in turns."""
+    """Tokens/s of training on one thread by precision, "no" (fp32) and "bf16": the best of `rounds`, alternating."""
     found = [{precision: training_rate(precision, 1, seconds) for precision in ("no", "bf16")}
              for _ in range(rounds + 1)]
     return {precision: max(turn[precision] for turn in found[1:]) for precision in found[0]}  # the first warms up
@@ -157,7 +158,7 @@ def training_rates(rounds: int = 1, seconds: float = 0.5) -> dict[str, float]:
 def sharing_rates(cores: int, precision: str = "no", rounds: int = 1, seconds: float = 0.5) -> dict[int, float]:
     """Tokens/s of one process that trains with all `cores` threads (1), and of two together with half of them each (2).
 
-    The best of `rounds`, in turns, each in processes of its own.
+    The best of `rounds`, alternating, in separate processes.
     """
     whole, half = (precision, cores, seconds), (precision, cores // 2, seconds)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -167,7 +168,7 @@ def sharing_rates(cores: int, precision: str = "no", rounds: int = 1, seconds: f
 
 
 def error(kind: str) -> float:
-    """How far a product of this kind is from the one in float64, relative to its norm."""
+    """The error of a product of this kind against float64, relative to the norm of the product."""
     exact = torch.matmul(*(x.double() for x in _matrices()))
     return ((_product(kind)().double() - exact).norm() / exact.norm()).item()
 
@@ -182,7 +183,7 @@ def _kept(file: Path) -> dict[str, str]:
 
 
 def _keep(file: Path, machine: str) -> str:
-    """Measure and keep the path of this machine; of two processes at once the second takes the first's."""
+    """Measure and store the path of this machine; if two processes do so at once, the second takes the first result."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -193,12 +194,12 @@ def _keep(file: Path, machine: str) -> str:
                 paths.write_atomic(file, json.dumps(kept, indent=1) + "\n")
             return kept[machine]
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
+            fcntl.flock(lock, fcntl.LOCK_UN)  # after `close` alone, a process forked meanwhile would keep it
 
 
 @functools.cache
 def _trainee() -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A model of GPT-2's kind, two layers of width 256, and what trains it."""
+    """A model like GPT-2, with two layers of width 256, and its optimizer."""
     with torch.random.fork_rng(devices=[]):
         layers = [nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, activation="gelu", batch_first=True,
                                              norm_first=True) for _ in range(2)]
@@ -207,7 +208,7 @@ def _trainee() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def _product(kind: str) -> Callable[[], torch.Tensor]:
-    """The measured product, ready to be worked out in this way."""
+    """A function that computes the measured product in this way."""
     left, right = _matrices()
     if kind == "bfloat16":
         left, right = left.bfloat16(), right.bfloat16()
@@ -247,7 +248,7 @@ def _large(rows: int, weight: torch.Tensor) -> bool:
 
 @contextmanager
 def _onednn() -> Iterator[None]:
-    """Float32 products on a CPU go through oneDNN."""
+    """Inside the `with` block, float32 products on a CPU go through oneDNN."""
     setting = torch.backends.mkldnn.matmul
     before = setting.fp32_precision
     setting.fp32_precision = ONEDNN

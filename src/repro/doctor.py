@@ -28,11 +28,11 @@ class Finding:
 
 
 def findings(each_corpus: bool = False) -> list[Finding]:
-    """Look at Python, torch, the device, its speed, memory, tools, versions, published models, and corpora: in one row,
-    or `each_corpus` in its own.
+    """Look at Python, torch, the device, its speed, memory, tools, versions, published models, and corpora. The corpora
+    share one row; with `each_corpus` each has its own.
 
-    Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
-    more, where texts are compared for overlap.
+    Takes up to half a minute: it trains a little, and counts the corpora that are here. The first call takes a minute
+    more if it has to compare texts for overlap.
     """
     return [*_software(), *_device(), *_attention(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus),
             *_models()]
@@ -47,7 +47,7 @@ def _software() -> Iterator[Finding]:
         try:
             found = version(name)
         except PackageNotFoundError:
-            continue  # of an extra that is not installed
+            continue  # belongs to an optional extra that is not installed
         if found.partition("+")[0] != expected:
             other.append(f"{name} {found} (tested: {expected})")
     if wanted:
@@ -109,7 +109,7 @@ def _attention() -> Iterator[Finding]:
 
 
 def _speed() -> Iterator[Finding]:
-    """The fastest settings of a CPU that computes runs."""
+    """The fastest settings for runs on this CPU; nothing if there is a GPU."""
     import torch
 
     from repro import bf16, cpu

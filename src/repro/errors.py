@@ -1,4 +1,4 @@
-"""The one error users see: a clear line that says what, which value, what is allowed and what to do."""
+"""The one error users see: a clear line that says what is wrong, with which value, what is allowed and what to do."""
 
 import difflib
 import math
@@ -11,14 +11,14 @@ class ReproError(ValueError):
     """Bad input or unusable state, reported in one line. The command line prints it and exits with 2."""
 
     def __init__(self, line: object = ""):
-        super().__init__(readable(" ".join(str(line).splitlines())))  # a value in it may have had several
+        super().__init__(readable(" ".join(str(line).splitlines())))  # a value in it may span several lines
 
 
-LONGEST = 400  # characters without a blank that a message repeats: longer than most paths
+LONGEST = 400  # characters without a blank that are shown in full: more than most paths have
 
 
 def readable(line: str) -> str:
-    """A line without the middle of what is longer than LONGEST and has no blank.
+    """A line in which words of more than LONGEST characters are shortened in the middle.
 
     >>> readable("unknown run '" + 5_000 * "x" + "'.") == "unknown run '" + 199 * "x" + "…" + 198 * "x" + "'."
     True
@@ -37,14 +37,13 @@ def short(value: object, size: int = 100) -> str:
 
 
 def is_series(value: object) -> bool:
-    """Whether a value can be read one by one as a list of values: a text or a mapping cannot, nor an array without
-    dimensions."""
+    """Whether a value can be iterated over as a list: not a string, a mapping or an array without dimensions."""
     return (isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
             and getattr(value, "ndim", 1) != 0)
 
 
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
-    """The error for a name that is not in `allowed`, with the nearest one suggested, and all where they fit a line."""
+    """The error for a name that is not in `allowed`. It suggests the nearest name, and lists all if there are few."""
     allowed = sorted(allowed)
     names = {name.casefold(): name for name in reversed(allowed)}
     near = [names[one] for one in difflib.get_close_matches(str(value).casefold(), names, n=SHOWN, cutoff=0.5)]
@@ -55,7 +54,7 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
 
 
 def check_ranges(settings: object, limits: Mapping[str, tuple[float, float]], what: str) -> None:
-    """Raise ReproError for the first field of `settings` outside its limits (lowest, highest); `what` they are of."""
+    """Raise ReproError for the first field of `settings` outside its limits (lowest, highest). what: their owner."""
     for name, (low, high) in limits.items():
         if not low <= getattr(settings, name) <= high:
             raise ReproError(f"{name}={getattr(settings, name)} of {what}: allowed are {low} to {high}.")
@@ -91,7 +90,7 @@ def check_number(value: object, name: str, least: float = 0.0, below: float = ma
 
 
 def check_method(value: object, name: str, method: str, example: str) -> None:
-    """Raise ReproError unless `value` is an object with this method, such as `example`, and no text.
+    """Raise ReproError unless `value` is an object with this method, such as `example`, and not a string.
 
     >>> check_method("gpt2", "tokeniser", "encode", "repro.data.tokeniser(...)")
     Traceback (most recent call last):
@@ -103,7 +102,7 @@ def check_method(value: object, name: str, method: str, example: str) -> None:
 
 
 def check_progress(progress: object) -> None:
-    """Raise ReproError unless `progress` is a function, which is called with what was done, or None."""
+    """Raise ReproError unless `progress` is None or a function, to be called with the amount done."""
     if progress is not None and not callable(progress):
         raise ReproError(f"progress is {short(progress, 60)}; it must be a function of a number, or None.")
 

@@ -1,5 +1,5 @@
-"""Differences between the models of transformers: the name of their cache, `cache` from 5.24 on and `past_key_values`
-before; and what they do to logits."""
+"""Differences between versions and models of transformers: the name of the cache, `cache` from 5.24 on and
+`past_key_values` before, and how models change logits."""
 
 import inspect
 import re
@@ -11,13 +11,13 @@ from repro.errors import ReproError
 
 NAMES = "cache", "past_key_values"
 OF_LAYERS = *NAMES, "past_key_value", "layer_past"
-# Settings of what happens to logits, with the values that change nothing.
+# Settings that change logits, each with the values that leave them unchanged.
 PLAIN = {"final_logit_softcapping": (None, 0), "logits_scaling": (None, 1), "logit_scale": (None, 1)}
 
 
 @cache
 def cache_name() -> str:
-    """The name in the version that is installed."""
+    """The name of the cache in the installed version."""
     major, minor = re.match(r"(\d+)\.(\d+)", version("transformers")).groups()
     return NAMES[(int(major), int(minor)) < (5, 24)]
 
@@ -28,13 +28,13 @@ def cache_argument(held) -> dict:
 
 
 def layer_cache_name(layer) -> str | None:
-    """The argument by which a decoder layer takes a cache; None for a layer that names none."""
+    """The argument by which a decoder layer takes a cache; None for a layer that takes none."""
     taken = inspect.signature(layer.forward).parameters
     return next((name for name in OF_LAYERS if name in taken), None)
 
 
 def cache_in(named: Mapping):
-    """The cache among the named arguments of a model, or in what it returns; None for none."""
+    """The cache among the named arguments of a model, or in its output; None if there is none."""
     return next((named[one] for one in NAMES if named.get(one) is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Checks of token ids, lengths and batches where they enter a model; and evaluation mode for a while.
+"""Checks of token ids, lengths and batches where they enter a model, and temporary evaluation mode.
 
 Checks of shapes and types cost nothing. Values are checked on a CPU, and on a GPU only without gradients, so that a
 training step never waits for its GPU here. Values are not checked in compiled code, in `torch.vmap`, on the meta device
@@ -22,7 +22,7 @@ WHOLE = (torch.int64, torch.int32)
 def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name: str = "ids") -> Tensor:
     """The embeddings (B, N, width) of token ids (B, N). longest: the most tokens that a text may have.
 
-    Raises ReproError for what `check_ids` refuses.
+    Raises ReproError for ids that `check_ids` refuses.
 
     >>> embedded(nn.Embedding(9, 4), torch.tensor([3, 1]))
     Traceback (most recent call last):
@@ -36,7 +36,7 @@ def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name:
     if not embed.weight.is_meta and ids.device != embed.weight.device:  # on meta: offloaded until the call
         raise ReproError(f"{name} are on {ids.device} and the model on {embed.weight.device}; move one of them.")
     try:
-        return embed(ids)  # on a CPU it looks at the values itself
+        return embed(ids)  # on a CPU the embedding checks the values itself
     except IndexError:
         if not looked_at(ids):
             raise
@@ -46,7 +46,7 @@ def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name:
 def tied_output(x: Tensor, embed: nn.Embedding, bias: Tensor | None = None) -> Tensor:
     """Logits (..., ids) of x (..., width) from the weights of the embedding.
 
-    Raises ReproError where these are offloaded: only a call of the embedding itself would load them.
+    Raises ReproError if these are offloaded: only a call of the embedding itself would load them.
     """
     if embed.weight.is_meta and not x.is_meta:
         raise ReproError("the output layer shares the weights of the embedding, which are offloaded (on meta); "
@@ -140,10 +140,10 @@ def _unknown(ids: Tensor, vocab_size: int, name: str) -> ReproError:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Within it dropout is off. Afterwards, and after an error, each part trains again that did before.
+    """Inside the `with` block dropout is off. Afterwards, even after an error, every part returns to its former mode.
 
-    model: a module, or any other function, to which nothing happens. Modes are changed through `train`, which some
-    modules override, for example to merge an adapter into its layer.
+    model: a module; any other function is left as it is. Modes are changed through `train`, which some modules
+    override, for example to merge an adapter into its layer.
     """
     before = [(part, part.training) for part in model.modules()] if isinstance(model, nn.Module) else []
     trains = any(training for _, training in before)

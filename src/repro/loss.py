@@ -11,7 +11,7 @@ from repro.errors import ReproError, is_series, short, unknown
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
-    """The cross-entropy of `targets` (n,) under `logits` (n, V); a target of -100 counts nothing. reduction: "sum" or
+    """The cross-entropy of `targets` (n,) under `logits` (n, V); targets of -100 are ignored. reduction: "sum" or
     "none" (n,)."""
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim != 2 or not (
             logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype == torch.int64):
@@ -24,12 +24,12 @@ def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Te
 
 def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iterable[tuple[int, int]]],
                   mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
-    """The loss of a reader when any of several spans is a right answer (Clark and Gardner 2018, section 2.2).
+    """The loss of a reader when any of several spans is a correct answer (Clark and Gardner 2018, section 2.2).
 
-    Each example costs -log of the total probability of its right starts and the same for its right ends, half of each.
-    A start or end that several spans share counts once.
+    The loss of an example is the mean of two terms: -log of the total probability of its correct starts, and the same
+    for its correct ends. A start or end that several spans share counts once.
     start_logits, end_logits (B, N). spans: for each of the B examples, pairs (start, end) of token positions, both
-    inclusive. mask (B, N) bool: False where no answer may start or end; those logits count nothing. None: all count.
+    inclusive. mask (B, N) bool: False where no answer may start or end; those logits are ignored. None: all count.
     reduction: "mean" over examples (), or "none" (B,).
     Raises ReproError for an example without a span, and for a span that ends before it starts or lies outside the text
     or the mask.
@@ -65,7 +65,7 @@ def _check_reduction(value: object, allowed: tuple[str, ...]) -> None:
 
 @torch.compiler.disable  # every batch has other spans
 def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], mask: Tensor | None, rows: int, length: int) -> Tensor:
-    """(2, rows, length) bool: where spans start, and where they end; checked.
+    """(2, rows, length) bool: where spans start, and where they end, after checking them.
 
     The mask is read on every device: a span outside it would cost inf, and its gradients would be NaN.
     """
@@ -101,6 +101,6 @@ def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], mask: Tensor | None,
 
 
 def check_lm_weight(value: object) -> None:
-    """Raise ReproError unless what the loss of tokens counts is a number from 0 on that a float32 holds."""
+    """Raise ReproError unless the weight of the language-modeling loss is at least 0 and fits into a float32."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= torch.finfo(torch.float32).max:
         raise ReproError(f"lm_weight is {value!r}; it must be at least 0 and finite.")

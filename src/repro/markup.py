@@ -1,4 +1,4 @@
-"""Numbers as text, tables and figures as HTML: what book/_static/book.css gives its looks."""
+"""Numbers as text, and tables and figures as HTML, which book/_static/book.css styles."""
 
 import csv
 import html
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import pandas
 
 NUMBER = re.compile(r"[<>~+−-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)? ?[%x]?")
-INTERVAL = re.compile(r" ?(\[[^\[\]]*\]|± ?\d[\d.,]*(?:e[+-]?\d+)?)$")  # or a standard deviation, behind a number
+INTERVAL = re.compile(r" ?(\[[^\[\]]*\]|± ?\d[\d.,]*(?:e[+-]?\d+)?)$")  # or a standard deviation, after a number
 ABSENT = {"", "–", "not run", "nan"}
 WORDS = re.compile(' role="img" aria-label="[^"]*"')  # of an SVG, for those who cannot see it
-NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG gives or takes a name, up to the name itself
+NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG defines or uses an id, up to the id itself
 FRAME = 1.2  # seconds that a frame is shown
-OURS = re.compile(r"this study, (\w+)")  # in a cell: whose row it is, and of which scale
+OURS = re.compile(r"this study, (\w+)")  # in a cell: a row of ours, and its scale
 FOLDED = "smoke"  # the scale that only shows that the machinery works
 
 FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</style>'
@@ -28,11 +28,11 @@ FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</sty
 
 def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, id: str = "",
            values: Sequence[Mapping[str, Any]] = ()) -> str:
-    """A picture (HTML) with its caption (HTML). id: of what it shows, the target of links.
+    """A picture (HTML) with its caption (HTML). id: the id of the artifact, a target of links.
 
-    frames: by name pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen;
-    never in print. values: what it shows as rows, kept as CSV in the attribute `data-csv`, which the book turns into a
-    file and a link.
+    frames: pictures (SVG) by name that a reader can show instead: all of them in a loop, or a chosen one; never in
+    print. values: the data of the figure as rows, stored as CSV in the attribute `data-csv`, which the book turns into
+    a file and a link.
     """
     before = ""
     if frames:
@@ -45,8 +45,8 @@ def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, 
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV; a column that a row lacks, None and NaN are empty, a whole number has all of its digits, also as a
-    float, and other floats have six significant ones.
+    """Rows as CSV. Missing columns, None and NaN give empty cells. Whole numbers have all of their digits, even if they
+    are floats; other floats have six significant digits.
 
     >>> print(as_csv([{"line": "a", "loss": 2 / 3}, {"line": "b", "loss": None, "steps": 1_234_567}]), end="")
     line,loss,steps
@@ -70,12 +70,12 @@ def _digits(value: Any) -> Any:
 
 
 def _apart(svg: str) -> str:
-    """An SVG whose names no other one has: what is cut out by a shape in a hidden one could not be seen."""
+    """An SVG with unique ids: content clipped by a shape with the same id in a hidden SVG would be invisible."""
     return NAMES.sub(rf"\g<0>of-{crc32(svg.encode()):08x}-", svg)
 
 
 def _choice(steps: Iterable[str], name: str) -> str:
-    """One of a group: the picture, all frames in turn, or one of them; arrow keys go from one to the next."""
+    """Radio buttons for the whole picture, all frames in turn, or one frame; arrow keys go from one to the next."""
     words = ["whole", "play it", *steps]
     return '<div class="steps" role="radiogroup" aria-label="What the figure shows">' + "".join(
         f'<label><input type="radio" name="{name}"{" checked" * (not k)}> {word}</label>'
@@ -83,7 +83,7 @@ def _choice(steps: Iterable[str], name: str) -> str:
 
 
 def _motion(number: int) -> str:
-    """The rules that play this many frames, or hold one of them; nothing moves before a reader asks for it."""
+    """The CSS rules that play this many frames, or show one of them; nothing moves until a reader chooses it."""
     def chosen(place: int) -> str:
         return f".steps > label:nth-child({place}) > :checked"
 
@@ -96,7 +96,7 @@ def _motion(number: int) -> str:
             f"figure:not(:has({chosen(1)})) > .scroll > .still {{ display: none }} "
             f"figure:not(:has({chosen(1)})) > .scroll > .moving {{ display: grid }} }} "
             ".moving > svg { grid-area: 1 / 1; visibility: hidden } "
-            f"figure:has({chosen(2)}) .moving > svg:last-child {{ visibility: visible }} "  # where nothing may move
+            f"figure:has({chosen(2)}) .moving > svg:last-child {{ visibility: visible }} "  # if animations are off
             f"figure:has({chosen(2)}) .moving > svg "
             f"{{ animation: turn-of-{number} {number * FRAME:g}s step-end infinite }} "
             f"{turns}{steps}@keyframes turn-of-{number} {{ from {{ visibility: visible }} "
@@ -111,12 +111,12 @@ def named(id: str) -> str:
 def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequence[str] = ()) -> str:
     """A table with its caption (HTML): numbers to the right, intervals small, each row headed by its first cell.
 
-    id: of what it shows; rows: an id for each row ("" for none). Both are targets of links. With `rows`, cells name
-    their column (`data-head`), for a phone, which shows each row as a block.
+    id: the id of the artifact; rows: an id for each row ("" for none). Both are targets of links. With `rows`, cells
+    name their column (`data-head`), for a phone, which shows each row as a block.
 
     Columns "small: test" and "small: validation" share one heading, "small". If another scale is shown too, columns and
-    rows of `smoke` are folded away; such a row has it in a column called "scale", or has a cell "this study, smoke". A
-    column in no group is also folded if only such rows fill it.
+    rows of `smoke` are folded away; a row of `smoke` has this word in a column "scale", or a cell "this study, smoke".
+    A column in no group is also folded if only such rows fill it.
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
@@ -130,7 +130,7 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
     folded = any(_scales(heads)) and any(columns) or any(of_smoke) and len({*scales} - {None}) > 1
     if folded:
         whose_rows = [{own for row, own in zip(cells, of_smoke, strict=True) if row[k] not in ("", "–")}
-                      for k in range(len(heads))]  # whether rows that say something are of smoke
+                      for k in range(len(heads))]  # for each column, whether the rows that fill it are of smoke
         classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
                    for kinds, own, whose, (group, _) in zip(classes, columns, whose_rows, heads, strict=True)]
     named_rows = [name for _, name in heads] if rows else [""] * len(heads)
@@ -141,25 +141,25 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
 
 
 def framed(table: str, caption: str = "", before: str = "") -> str:
-    """A table (HTML) in a box of its own, which scrolls to the side where the page is too narrow for it."""
+    """A table (HTML) in its own box, which scrolls sideways if the page is too narrow for it."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return f'<figure class="tabular">{before}<div class="scroll" tabindex="0">{table}</div>{below}</figure>'
 
 
 def signed(value: float, style: str) -> str:
-    """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
+    """A difference with its sign, "+1.20%" for the style ".2%"; a value that rounds to zero has none."""
     return written(value, f"+{style}")
 
 
 def written(value: float, style: str) -> str:
-    """A number in a style such as ".2f" or "+.1%"; what rounds to nothing has no sign."""
+    """A number in a style such as ".2f" or "+.1%"; a value that rounds to zero has no sign."""
     sign = "+" * style.startswith("+")
     text = format(value, f"{sign}z{style.removeprefix('+')}")
     return text if re.search("[1-9]", text) else text.lstrip("+")
 
 
 def bounded(value: float, low: float, high: float, style: str) -> str:
-    """A number with its interval in a style as `written` takes it: "-1.2% [-2.0%, -0.4%]"."""
+    """A number with its interval, in a style for `written`: "-1.2% [-2.0%, -0.4%]"."""
     return "{} [{}, {}]".format(*(written(one, style) for one in (value, low, high)))
 
 
@@ -174,8 +174,7 @@ def percentage(value: float, low: float, high: float) -> str:
 
 
 def numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, with or without how unsure they are, and nothing else but signs that one is
-    missing."""
+    """Whether a column holds numbers, with or without intervals, and nothing else except marks of missing values."""
     filled = [cell for cell in cells if cell not in ABSENT]
     return bool(filled) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in filled)
 
@@ -213,7 +212,7 @@ def _plain(number: str) -> int | float:
 
 
 def cell(text: str) -> str:
-    """The content of a cell: how unsure a number is small behind it, and a missing value set apart."""
+    """The HTML of a cell: an interval in small print after its number, and a missing value set apart."""
     if text and text in ABSENT:
         return f'<span class="absent">{html.escape(text)}</span>'
     value = INTERVAL.sub("", text)
@@ -231,7 +230,7 @@ def _head(name: object) -> tuple[str, str]:
 
 
 def _scale(row: Sequence[str]) -> str | None:
-    """The scale of a row of ours; None for one of a paper."""
+    """The scale of a row of ours; None for a row of a paper."""
     return next((found[1] for found in map(OURS.match, row) if found), None)
 
 
@@ -240,7 +239,7 @@ def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> str:
-    """One row of headings, or two where columns form groups."""
+    """One row of headings, or two if columns form groups."""
     def column(k: int, rows: int = 1) -> str:
         deep = f' rowspan="{rows}"' if rows > 1 else ""
         return f'<th scope="col"{_class(classes[k])}{deep}>{html.escape(heads[k][1])}</th>'

@@ -1,10 +1,10 @@
 """How the threads of OpenMP wait for work: spinning or asleep.
 
 PyTorch on Linux computes with the threads of libgomp. Between two operations they spin, which starts the next one at
-once. Beside another process, spinning threads take a core from those that still compute. With
-`OMP_WAIT_POLICY=PASSIVE` they sleep, but on an idle machine, waking them for every small operation takes time of its
-own. So here they spin briefly and then sleep (results/bench/contention.json compares all three). libgomp reads these
-settings once, when torch is loaded.
+once. If another process is running, spinning threads take cores from threads that still compute. With
+`OMP_WAIT_POLICY=PASSIVE` they sleep, but then waking them for every small operation costs time, even on an idle
+machine. So here they spin briefly and then sleep (results/bench/contention.json compares all three). libgomp reads
+these settings once, when torch is loaded.
 """
 
 import os
@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 POLICY, SPINS = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"
 BRIEF = 1000  # spins, some ten microseconds: longer than the gap between most operations, shorter than waking a thread
-SETTINGS = {POLICY: "PASSIVE", SPINS: str(BRIEF)}  # the number counts in libgomp; other OpenMPs know the policy alone
+SETTINGS = {POLICY: "PASSIVE", SPINS: str(BRIEF)}  # only libgomp reads the count; other OpenMPs know only the policy
 GIVEN = {name: os.environ[name] for name in (POLICY, SPINS) if name in os.environ}  # before this process set any
 
 
 def sleep_while_waiting() -> None:
-    """Let the threads of this process, and of those that it starts, sleep when they have waited a moment. Settings of
-    the user stay, and nothing changes in a process that has loaded torch.
+    """Let the threads of this process, and of those that it starts, sleep after a brief wait. Settings of the user
+    stay, and nothing changes in a process that has already loaded torch.
 
     >>> sleep_while_waiting()
     """
@@ -28,7 +28,7 @@ def sleep_while_waiting() -> None:
 
 
 def waiting(settings: Mapping[str, str] = os.environ) -> str:
-    """How threads wait under these settings, and the setting that decides: the number of spins, then the policy.
+    """How threads wait under these settings, and the setting that decides: the spin count if given, else the policy.
 
     >>> waiting({"OMP_WAIT_POLICY": "PASSIVE"}), waiting({})
     ('asleep (OMP_WAIT_POLICY=PASSIVE)', 'spinning')

@@ -1,4 +1,4 @@
-"""Where things lie on disk, and the only way files are written: whole or not at all."""
+"""Where files are kept on disk, and the only way to write them: completely or not at all."""
 
 import fcntl
 import os
@@ -21,13 +21,13 @@ def home() -> Path:
 
 @cache
 def _checkout(file: str) -> Path | None:
-    """The checkout that holds this file of the package; None where it is installed from a wheel."""
+    """The checkout that holds this file of the package; None if it is installed from a wheel."""
     folder = Path(file).resolve().parents[2]
     return folder if (folder / "pyproject.toml").exists() else None
 
 
 def results(scale: str) -> Path:
-    """Where records of `scale` are kept. Smoke records are rebuilt by anyone in minutes and never committed."""
+    """Where records of `scale` are kept. Smoke records can be rebuilt in minutes and are never committed."""
     return home() / "build" / "results" if scale == "smoke" else home() / "results"
 
 
@@ -45,8 +45,8 @@ def data() -> Path | None:
 def write_atomic(path: Path | str, content: bytes | str) -> None:
     """Write `content` to `path` so that a reader sees the old file or the new one, never a part.
 
-    Also deletes what a killed process left of the same file. Raises ReproError when the disk refuses (full, read-only);
-    the old file is then untouched.
+    Also deletes unfinished versions of the file that a killed process left. Raises ReproError if the disk refuses
+    (full, read-only); the old file is then untouched.
     """
     path = Path(path)
     content = content.encode() if isinstance(content, str) else content
@@ -54,7 +54,7 @@ def write_atomic(path: Path | str, content: bytes | str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent) as alone:
-            if alone:  # so nobody is writing these
+            if alone:  # so no process is writing these
                 for left in os.listdir(path.parent):
                     if re.fullmatch(rf"\.{re.escape(path.name)}\.\w+\.unfinished", left):
                         (path.parent / left).unlink(missing_ok=True)
@@ -74,14 +74,14 @@ def write_atomic(path: Path | str, content: bytes | str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Within it no other process is within it for the same folder. False where the disk has no such locks."""
+    """Inside the `with` block, no other process holds this folder's lock. Yields False if the disk has no locks."""
     handle, alone = os.open(folder, os.O_RDONLY), False
     try:
         with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)  # ends with its process
+            fcntl.flock(handle, fcntl.LOCK_EX)  # released when the process ends
             alone = True
         yield alone
     finally:
         with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
+            fcntl.flock(handle, fcntl.LOCK_UN)  # after `close` alone, a process forked meanwhile would keep it
         os.close(handle)

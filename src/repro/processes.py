@@ -1,4 +1,4 @@
-"""Coordination of the processes of one `torchrun`. A process that was started alone is the first, and all, of them."""
+"""Coordination of the processes of one `torchrun`. A process started alone counts as the first and only one."""
 
 import os
 from collections.abc import Callable
@@ -8,23 +8,23 @@ from typing import TypeVar
 from repro.errors import ReproError
 
 Made = TypeVar("Made")
-PATIENCE = timedelta(days=7)  # the first may have to wait until another command has made what this one needs
+PATIENCE = timedelta(days=7)  # the first process may have to wait for another command to make what this one needs
 
 
 def count() -> int:
-    """How many there are, over all nodes."""
+    """The number of processes, over all nodes."""
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def is_first() -> bool:
-    """Whether this is the one that writes files, shows progress and prints."""
+    """Whether this is the process that writes files, shows progress and prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def join(cpu: bool = False) -> None:
-    """Meet the others, over the GPUs if there are any (unless `cpu`); "cuda" is from then on `cuda:LOCAL_RANK`.
+    """Connect to the other processes, over the GPUs if there are any (unless `cpu`); then "cuda" is `cuda:LOCAL_RANK`.
 
-    Raises ReproError when this process finds itself alone: every one would train by itself without a word.
+    Raises ReproError if this process does not find the others: each would silently train on its own.
     """
     if count() == 1:
         return
@@ -38,8 +38,8 @@ def join(cpu: bool = False) -> None:
 
 
 def first(make: Callable[[], Made]) -> Made:
-    """The result of `make()` on the first process, or its exception, on all of them: each must call this and waits
-    here."""
+    """The result of `make()` on the first process, or its exception, returned or raised in all processes: each must
+    call this, and waits here."""
     if count() == 1:
         return make()
     from torch.distributed import broadcast_object_list
@@ -58,7 +58,7 @@ def first(make: Callable[[], Made]) -> Made:
 
 
 def leave() -> None:
-    """Part from the others, as the last thing before a process ends."""
+    """Disconnect from the other processes; the last call before a process ends."""
     if "RANK" in os.environ:
         from torch import distributed
 

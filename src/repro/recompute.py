@@ -1,4 +1,4 @@
-"""Recomputation: what the backward pass computes again instead of keeping, what that saves, and what fits on a card.
+"""Recomputation: what the backward pass computes again instead of storing, what that saves, and what fits on a GPU.
 
 The states of a recurrent transformer pass from window to window through a bottleneck. If training keeps only what goes
 through it and reads each window again in the backward pass, N tokens take M + 2k ceil(N/T) numbers. M is the memory of
@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from repro.errors import ReproError, unknown
 
 RECOMPUTE = ("none", "layer", "window", "window+layer")
-HEADS = "summary", "classifier"  # what transformers' configs drop in heads that no language model has
+HEADS = "summary", "classifier"  # prefixes of dropout settings for heads that a language model does not have
 
 
 def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,8 @@ def _dropped(part: nn.Module) -> float:
 
 def training_step(model: nn.Module, ids: Tensor, window: int, recompute: str = "none",
                   precision: str = "no") -> Callable[..., None]:
-    """A function that trains a `RecurrentLM` one step on `ids` (B, N + 1), where both are, and leaves no gradients.
+    """A function that trains a `RecurrentLM` for one step on `ids` (B, N + 1), on their device, and leaves no
+    gradients.
 
     precision: "no" or "bf16", as in `repro.training`. The function takes other `ids` and another `window` if given.
     """
@@ -81,7 +82,7 @@ def training_memory(model: nn.Module, ids: Tensor, window: int, recompute: str =
     step = training_step(model.train(), ids, window, recompute, precision)
 
     def steps() -> None:
-        step(ids[:, :3], window=1)  # from now on Adam's moments are there
+        step(ids[:, :3], window=1)  # from now on Adam's moments exist
         step()
 
     return sum(weight.nbytes for weight in model.parameters()) + peak_memory(steps, ids.device)
@@ -110,7 +111,7 @@ def peak_memory(step: Callable[[], Any], device: torch.device | str = "cpu", lim
 
 
 class _Beyond(Exception):
-    """More bytes are there than were allowed."""
+    """There are more bytes than allowed."""
 
 
 class _Alive(TorchDispatchMode):
@@ -148,7 +149,7 @@ def flops(step: Callable[[], Any]) -> int:
     return counter.get_total_flops()
 
 
-CPU_ATTENTION = {  # which torch's counter passes over
+CPU_ATTENTION = {  # operations that torch's counter does not know
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:
         lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward:
@@ -157,7 +158,8 @@ CPU_ATTENTION = {  # which torch's counter passes over
 
 
 def paper_model(one_window: float, n_windows: int, d_model: int, batch_size: int = 1, bytes_each: int = 4) -> float:
-    """M + 2k ceil(N/T) in bytes: what one window takes, and z and h_prev of each (Yoshida et al. 2020, section 3.2).
+    """M + 2k ceil(N/T) in bytes: one window's memory, plus z and h_prev of each window (Yoshida et al. 2020, section
+    3.2).
 
     k is `d_model` numbers for every sequence of the batch; `n_windows` is ceil(N/T).
     """
@@ -184,7 +186,7 @@ class Plan:
     recompute: str = "none"
     precision: str = "no"
     device: str = "cuda"
-    activation: str = "gelu_new"  # GPT-2's, written out; another is taken to be one operation
+    activation: str = "gelu_new"  # GPT-2's, written out in several operations; any other is assumed to be one operation
 
     def __post_init__(self):
         for name, known in (("recompute", RECOMPUTE), ("precision", ("no", "bf16")), ("device", ("cuda", "cpu"))):

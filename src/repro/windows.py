@@ -33,10 +33,10 @@ class Window(NamedTuple):
 
 
 def context_of(model: Any) -> int | None:
-    """How many tokens `model` can read at once; None where its config sets no limit, or where it has no config.
+    """How many tokens `model` can read at once; None if its config sets no limit, or if it has no config.
 
     Its own `n_positions` counts first, then that of its config, then `max_position_embeddings`, without the rows that
-    RoBERTa and its kin keep for padding. A model of text and images counts with the config of its text.
+    RoBERTa and similar models keep for padding. For a model of text and images, the config of its text part counts.
 
     >>> from types import SimpleNamespace
     >>> context_of(SimpleNamespace(config=SimpleNamespace(max_position_embeddings=4096)))
@@ -46,7 +46,7 @@ def context_of(model: Any) -> int | None:
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     sources = (model, "n_positions"), (config, "n_positions"), (config, "max_position_embeddings")
     found = next((n for n in (getattr(source, name, None) for source, name in sources) if isinstance(n, int)), -1)
-    if found < 1:  # XLNet says -1, other models nothing: positions without end
+    if found < 1:  # -1 in XLNet, absent in other models: no limit
         return None
     if not hasattr(model, "n_positions") and hasattr(model, "named_modules"):
         found -= max((module.padding_idx + 1 for name, module in model.named_modules() if name.endswith(
@@ -55,7 +55,7 @@ def context_of(model: Any) -> int | None:
 
 
 def check_window(window: int, overlap: int, context: int | None = None) -> None:
-    """Raise ReproError unless both are whole numbers and `0 <= overlap < window <= context`, the model's, in tokens."""
+    """Raise ReproError unless both are whole and `0 <= overlap < window <= context` (the model's), in tokens."""
     check_whole(window, "window", of="tokens")
     check_whole(overlap, "overlap", 0, of="tokens")
     if overlap >= window:
@@ -91,6 +91,6 @@ def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
 def same_shape(cover: list[Window]) -> list[list[Window]]:
     """The windows in groups that can be read at once: the first, those in the middle, a short last one.
 
-    All of a group read the same number of tokens and score from the same `offset` on. In text order.
+    All windows of a group read the same number of tokens and score from the same `offset` on. In text order.
     """
     return [list(group) for _, group in groupby(cover, key=lambda window: (window.stop - window.start, window.offset))]

@@ -1,8 +1,8 @@
 """Attention tile by tile: each block of queries is multiplied only with the keys that it can see.
 
 The successor of Longformer's sliding_chunks (Beltagy et al. 2020, section 3.2 and Appendix A) in plain PyTorch, on any
-device, forward and backward, in time and memory proportional to N for a fixed window. On a CPU, many tiles go
-through PyTorch's fused kernel at once, if it exists; otherwise, and with dropout, tiles are multiplied one by one.
+device, forward and backward, in time and memory proportional to N for a fixed window. On a CPU, PyTorch's fused kernel
+computes many tiles at once, if this PyTorch has it; otherwise, and with dropout, tiles are multiplied one by one.
 """
 
 import torch
@@ -14,7 +14,7 @@ from repro.attention.factorised import computed, factorised, factorises
 from repro.attention.patterns import Pattern
 from repro.attention.tiles import NOTHING, Hidden, Tile, tiles
 
-FAR = 2**28  # a query beyond every window
+FAR = 2**28  # a query position beyond the reach of any window
 
 
 def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
@@ -22,8 +22,8 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     """Sub-quadratic in time and memory; scores are computed in float32 at least.
 
     With documents, the pattern must depend on distances only, because its tiles count positions from the start of the
-    sequence. Strided and fixed patterns use larger products than tiles if all samples share one pattern.
-    fused: whether PyTorch's CPU kernel computes the tiles; None: if it can.
+    sequence. Without padding, documents and dropout, strided and fixed patterns use larger products than tiles.
+    fused: whether PyTorch's CPU kernel computes the tiles; None: whenever it can.
     """
     if factorises(pattern) and fused is None and key_mask is None and documents is None and not dropout:
         return factorised(query, key, value, pattern, scale)
@@ -49,12 +49,12 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
 
 
 def block_size(device: str) -> int:
-    """Queries in a tile: 32 measured best on a CPU for windows up to 512; larger tiles on a GPU are untested."""
+    """Queries in a tile: on a CPU, 32 was the fastest for windows up to 512; larger tiles on a GPU are untested."""
     return 32 if device == "cpu" else 512
 
 
 def density(pattern: Pattern) -> float:
-    """The largest share of earlier keys that a very late query sees: 0 for every window, 1 for all keys."""
+    """An upper bound on the share of keys that a very late query sees: about 0 for any window, 1 for all keys."""
     late = torch.tensor([FAR])
     seen = [(last - first) // step + 1 for part in pattern.parts
             for first, last, step in (keys.within(FAR, late) for keys in part.keys(late))]
@@ -70,7 +70,7 @@ def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
 
 
 class _Tiled(torch.autograd.Function):
-    """Softmax over all tiles of a query, merged by their log-sums; the backward pass computes the scores again."""
+    """Softmax over all tiles of a query, merged by their log-sums; the backward pass recomputes the scores."""
 
     @staticmethod
     def forward(ctx, query, key, value, plan, scale, hidden):
@@ -132,7 +132,7 @@ def _scores(query: Tensor, key: Tensor, tile: Tile, scale: float, hidden: Hidden
 
 
 def _kept(weights: Tensor, hidden: Hidden, number: int) -> Tensor:
-    """The dropout factors of a tile: 0, or 1 / (1 - dropout); the same at every call for that tile."""
+    """The dropout factors of a tile, 0 or 1 / (1 - dropout): the same in every call for this tile."""
     generator = torch.Generator(weights.device).manual_seed(hidden.seed + number)
     kept = torch.empty_like(weights).bernoulli_(1 - hidden.dropout, generator=generator)
     return kept.div_(1 - hidden.dropout)

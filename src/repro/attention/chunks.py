@@ -11,13 +11,13 @@ def chunks(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: f
            documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """The paper's training implementation: queries and keys in blocks that overlap by half, in a single product.
 
-    A block is twice as long as one side of the window. Half of the scores are wasted, but stored.
+    A block is twice as long as one side of the window. Half of the scores are stored but never used.
     """
     dtype, n = query.dtype, query.shape[2]
     query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
     back, ahead = reach(pattern)
-    size = max(1, min(n, max(back, ahead)))  # positions in a chunk; a block is two of them
-    around = size, size + -n % size  # a chunk on either side, and the rest of the last one
+    size = max(1, min(n, max(back, ahead)))  # positions in a chunk; a block is two chunks
+    around = size, size + -n % size  # padding: a chunk on each side, and the rest of the last one
     query_blocks, key_blocks = (F.pad(x, (0, 0, *around)).unfold(2, 2 * size, size) for x in (query, key))
     scores = torch.matmul(query_blocks.mT, key_blocks) * scale  # (B, H, chunks + 1, 2 * size, 2 * size)
     before, own, behind = (scores[:, :, :-1, size:, :size], scores[:, :, 1:, :size, :size],
@@ -33,7 +33,7 @@ def chunks(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: f
         around_it = F.pad(documents, around).unfold(1, 3 * size, size)
         allowed = allowed & (around_it[:, :, size:2 * size, None] == around_it[:, :, None, :width])[:, None]
     weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
-    weights = F.dropout(weights * allowed, dropout)  # the mask matters to a query that sees no key
+    weights = F.dropout(weights * allowed, dropout)  # zeros for a query that sees no key
     values = F.pad(value, (0, 0, *around)).unfold(2, 3 * size, size)[..., :width].mT
     return torch.matmul(weights, values).flatten(2, 3)[:, :, :n].to(dtype)
 
@@ -44,7 +44,7 @@ def reach(pattern: SlidingWindow) -> tuple[int, int]:
 
 
 def refusal(pattern: Pattern) -> str | None:
-    """Why chunks cannot compute it, or None."""
+    """Why chunks cannot compute the pattern; None if they can."""
     if isinstance(pattern, SlidingWindow) and pattern.dilation == 1:
         return None
     return f"chunks compute one window without gaps, and the pattern is {pattern}; use 'blocked'."

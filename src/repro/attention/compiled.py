@@ -1,4 +1,4 @@
-"""Attention and the check of its mask as custom operations in a compiled graph; inside, they run uncompiled."""
+"""Attention and the check of its mask as custom operations of a compiled graph, which themselves run uncompiled."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,12 +9,12 @@ from repro.attention.patterns import Pattern
 from repro.attention.position_mask import attend_at
 from repro.errors import ReproError
 
-PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # the meaning of the numbers in a graph
-HIDDEN = 1000  # a mask subtracts at least this from a score; less would only weaken it
+PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # a graph refers to a pattern by its index here
+HIDDEN = 1000  # a mask subtracts at least this from the score of a hidden key; anything less is a bias
 
 
 def number(pattern: Pattern | list[Pattern]) -> int:
-    """The number of a pattern, or of one for each head."""
+    """The index in PATTERNS of a pattern, or of a list with one for each head."""
     pattern = tuple(pattern) if isinstance(pattern, list) else pattern
     if pattern not in PATTERNS:
         PATTERNS.append(pattern)
@@ -34,8 +34,8 @@ def _computed(query, key, value, where, pattern, scale, dropout, seed) -> Tensor
 @torch.library.custom_op("repro::attend", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def attend_in_graph(query: Tensor, key: Tensor, value: Tensor, where: Tensor | None, pattern: int, scale: float | None,
                     dropout: float, seed: Tensor) -> Tensor:
-    """`attend_at` with the pattern of that number; seed: for its dropout, drawn outside. The backward pass recomputes
-    it."""
+    """`attend_at` with the pattern of this number. seed: for dropout, drawn outside the operation. The backward pass
+    recomputes the attention."""
     return _computed(query, key, value, where, pattern, scale, dropout, seed).contiguous()
 
 
@@ -51,7 +51,7 @@ def _backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, where: Te
             to_query, to_key, to_value = (part.contiguous() for part in torch.autograd.grad(out, x, grad))
         return to_query, to_key, to_value
 
-    with ThreadPoolExecutor(1) as thread:  # inside an operation PyTorch records no gradients; another thread does
+    with ThreadPoolExecutor(1) as thread:  # PyTorch records no gradients in the thread of an operation
         return thread.submit(gradients).result()
 
 

@@ -12,7 +12,7 @@ from repro.errors import ReproError
 
 @dataclass(frozen=True)
 class PreviousBlock(Pattern):
-    """Causal inside the own block of `block` positions, plus all of the previous block."""
+    """The query's own block of `block` positions up to the query, plus all of the previous block."""
 
     block: int
 
@@ -22,7 +22,7 @@ class PreviousBlock(Pattern):
 
 @dataclass(frozen=True)
 class Between(Pattern):
-    """The keys from `back` positions before the query to `ahead` after it; -1 is all of them."""
+    """The keys from `back` positions before the query to `ahead` after it; -1: all keys on that side."""
 
     back: int
     ahead: int
@@ -39,11 +39,11 @@ class Between(Pattern):
 
 @dataclass(frozen=True)
 class Neighbourhood(Pattern):
-    """The `kernel` keys around the query, `dilation` apart, in a text of n positions; near its ends, the same number of
-    keys, shifted inside (Hassani et al. 2023, section 3.1). An even kernel has one key more before the query than after
-    it.
+    """The `kernel` keys around the query, `dilation` apart, in a text of n positions. Near its ends, the neighborhood
+    shifts inward and keeps its size (Hassani et al. 2023, section 3.1). An even kernel has one more key before the
+    query than after it.
 
-    Raises ReproError for sequences of another length, and for a text too short for so many keys."""
+    Raises ReproError for sequences of another length, and for a text too short for that many keys."""
 
     kernel: int
     dilation: int
@@ -69,7 +69,7 @@ class Neighbourhood(Pattern):
 
 class Convention(NamedTuple):
     """`pattern(window)` is our pattern for a library's setting, or `pattern(w, d)` if it has dilation. Further
-    settings, such as global positions, are further arguments."""
+    settings, such as global positions, are passed as further arguments."""
 
     library: str
     setting: str

@@ -12,10 +12,10 @@ BLOCK = 128  # queries processed together
 
 def last_rows(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
               key_mask: Tensor | None = None, dropout: float = 0.0, first: int = 0) -> Tensor:
-    """Attention for the last positions only: each block of queries reads only the keys that one of them sees.
+    """Attention for the last positions only: each block of queries reads only the keys that its queries see.
 
-    query: (B, H, Q, D); key, value: (B, H, K, D) with Q <= K: the queries have the last Q of the keys' positions,
-    which are first .. first + K - 1. Raises ReproError if a query sees a position before `first`.
+    query: (B, H, Q, D); key, value: (B, H, K, D) with Q <= K. The keys have positions first .. first + K - 1, and
+    the queries the last Q of these. Raises ReproError if a query sees a position before `first`.
     """
     end = first + key.shape[2]
     out = []
@@ -37,7 +37,7 @@ def last_rows(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale
 
 
 def keys_of(pattern: Pattern, i: Tensor, n: int) -> range | Tensor:
-    """The positions below n that one of the queries `i` sees, in order; position n - 1 if there is none."""
+    """The positions below n that any of the queries `i` sees, in order; position n - 1 if they see none."""
     stretches = []
     for part in pattern.parts:
         for first, last, step in (keys.within(n, i) for keys in part.keys(i)):

@@ -1,10 +1,11 @@
 """Strided and fixed attention in n * sqrt(n): a few batches of large products (Child et al. 2019, sections 4.3, 5.5).
 
-The sequence is padded to m rows of `stride` positions. The padding comes after every query, so that it is never seen
-and n need not be a multiple of the stride. A strided column is a column of that matrix: transposed, it
-is a sequence of m. The own block and, for the last `stride` positions, the rest of the previous block are rows of it;
-summary columns are gathered once, and a block sees all of those of earlier blocks. Each part returns its output and
-the log of the sum of its weights. No key is in two parts, so merging them gives the softmax over all keys.
+The sequence is padded and laid out as a matrix of m rows with `stride` positions each. The padding comes after every
+query, so no query sees it, and n need not be a multiple of the stride. The keys a multiple of `stride` back are in the
+query's column; transposing turns each column into a sequence of length m. The query's own block is a row, and the last
+`stride` positions also include the end of the previous row. Summary columns are gathered once, and a block sees those
+of all earlier blocks. Each part returns its output and the log of the sum of its weights. The parts share no key, so
+merging them gives the softmax over all keys.
 """
 
 from functools import lru_cache
@@ -23,7 +24,7 @@ SCORES_ELSEWHERE = 2**27
 
 
 class Piece(NamedTuple):
-    """Products that are computed together: `rows` with `keys`, in these members of a batch."""
+    """One batched product: the query `rows` with the `keys`, for these entries of the batch."""
 
     batch: slice
     rows: slice
@@ -31,12 +32,12 @@ class Piece(NamedTuple):
 
 
 def factorises(pattern: Pattern) -> bool:
-    """Whether this module computes the pattern: `Strided`, `Fixed`, or the second of their heads."""
+    """Whether this module computes the pattern: `Strided`, `Fixed`, or the second head of either."""
     return isinstance(pattern, Strided | Fixed | Multiples | Summary)
 
 
 def computed(pattern: Pattern, n: int) -> int:
-    """Scores that are computed forward for one head and n positions, allowed or not."""
+    """The number of scores that the forward pass computes for one head and n positions, allowed or not."""
     stride, m = pattern.stride, -(-n // pattern.stride)
     if isinstance(pattern, Strided | Multiples):
         return stride * m**2 + isinstance(pattern, Strided) * (2 * m - 1) * stride**2
@@ -65,10 +66,10 @@ def factorised(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scal
     return out.flatten(1, 2)[:, :n].unflatten(0, (batch, heads)).to(given)
 
 
-# Each of the following takes query, key and value (B*H, m, stride, .) and gives (out, log_sum) of that shape.
+# Each of the following takes query, key and value (B*H, m, stride, .) and returns (out, log_sum) in that shape.
 
 def _own(query, key, value, scale, pattern):
-    """The keys of the own block: all up to the query, or the summary columns among these."""
+    """The keys of the query's own block: all up to the query, or only the summary columns among them."""
     columns = slice(None) if isinstance(pattern, BlockLocal) else _summary(pattern)
     bias = _bias(pattern, query.shape[2], query.shape[2], query.dtype, query.device)[:, columns]
     found = _Softmax.apply(*(x.flatten(0, 1) for x in (query, key[:, :, columns], value[:, :, columns])), bias, scale,
@@ -137,7 +138,7 @@ def _members(count: int, rows: int, keys: int, device: str) -> list[Piece]:
 class _Softmax(torch.autograd.Function):
     """query (G, R, D), key (G, K, D), value (G, K, E), bias (R, K) or None, to out (G, R, E) and log_sum (G, R, 1).
 
-    Every row is in at most one piece; a row in none sees nothing. The backward pass computes the scores again.
+    Every row is in at most one piece; a row in none sees nothing. The backward pass recomputes the scores.
     """
 
     @staticmethod

@@ -1,10 +1,10 @@
-"""Tiles through PyTorch's own fused attention for CPUs: many tiles of one shape are one call of its kernel.
+"""Tiles through PyTorch's fused attention for CPUs: one call of its kernel computes many tiles of the same shape.
 
-Tiles overlap in their keys, but each starts as far behind the last, so that a view with strides of its own shows the
-kernel all of them as if they were heads, and nothing is copied. The kernel returns the log of every sum: by it the
-parts of a union are merged, and with it the backward pass finds the shares of all parts again. The backward pass takes
-tiles of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by
-stretches.
+Tiles overlap in their keys, but each starts the same distance after the previous one. So a strided view presents them
+to the kernel as if they were heads, without a copy. The kernel also returns the log-sum of every query: it merges the
+parts of a union, and from it the backward pass recovers the attention weights of each part. The backward pass uses
+tiles with disjoint keys, which overlap in their queries: only the gradients of queries are summed over tiles, stretch
+by stretch.
 """
 
 import math
@@ -23,38 +23,38 @@ from repro.attention.tiles import NOTHING, Hidden, tiles
 
 FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
 BACKWARD = FORWARD + "_backward"
-AT_ONCE = 2**22  # bytes that a call returns: as fast as with more, or faster, and little beside the tensors themselves
+AT_ONCE = 2**22  # bytes that a call returns: at least as fast as larger calls, and small next to the tensors themselves
 
 
 def available(device: torch.device) -> bool:
-    """Whether this PyTorch has the kernel for that device. Its name is private, so that another one may lack it."""
+    """Whether this PyTorch has the kernel for the device. Its name is private, so other versions may lack it."""
     return device.type == "cpu" and all(hasattr(torch.ops.aten, name) for name in (FORWARD, BACKWARD))
 
 
 def takes(dtype: torch.dtype) -> bool:
-    """Whether numbers of fewer bits stay as they are: where the processor multiplies them itself."""
-    from repro.bf16 import has_bf16  # asked for nothing else here
+    """Whether tensors of this dtype are used as they are: bfloat16, on a processor with instructions for it."""
+    from repro.bf16 import has_bf16  # only this check needs it
 
     return dtype == torch.bfloat16 and has_bf16()
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, hidden: Hidden) -> Tensor:
-    """(B * H, N, D) each, the value (B * H, N, E): the attention, in their dtype."""
+    """Attention (B * H, N, E), in the dtype of the inputs: query and key (B * H, N, D), value (B * H, N, E)."""
     size, widest = value.shape[2], max(query.shape[2], value.shape[2])
-    query, key, value = (x if x.shape[2] == widest else pad(x, (0, widest - x.shape[2]))  # the kernel knows one size
+    query, key, value = (x if x.shape[2] == widest else pad(x, (0, widest - x.shape[2]))  # the kernel takes one width
                          for x in (query, key, value))
     return _Flash.apply(query, key, value, pattern, scale, hidden)[..., :size]
 
 
 class Places(NamedTuple):
-    """Positions of `number` tiles: those of the first, and how many further on each next one begins."""
+    """Positions of `number` tiles: `first` has those of the first; each next tile begins `move` positions later."""
 
     first: slice | Tensor
     move: int = 0
     number: int = 1
 
     def read(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, number, size, D): a view, or a copy of positions without order."""
+        """(B, N, D) -> (B, number, size, D): a view, or a copy for listed positions."""
         if isinstance(self.first, Tensor):
             return x[:, self.first][:, None]
         return self._view(x, 0, self.size)
@@ -67,7 +67,7 @@ class Places(NamedTuple):
             self.read(x).copy_(values)
 
     def add(self, x: Tensor, values: Tensor) -> None:
-        """Add to each position what all tiles have for it."""
+        """Add the values of all tiles at their positions; tiles may overlap."""
         if isinstance(self.first, Tensor):
             x.index_add_(1, self.first, values[:, 0].to(x.dtype))
         elif not self.move:
@@ -84,19 +84,19 @@ class Places(NamedTuple):
 
     @property
     def step(self) -> int:
-        """From one position of a tile to the next."""
+        """The distance from one position of a tile to the next."""
         return self.first.step or 1
 
     @property
     def size(self) -> int:
-        """Positions of a tile."""
+        """The number of positions in a tile."""
         if isinstance(self.first, Tensor):
             return len(self.first)
         return len(range(self.first.start, self.first.stop, self.step))
 
     @property
     def width(self) -> int:
-        """So many neighbours in one tile are in no other one's neighbours of the same rank."""
+        """The length of a stretch that, taken from all tiles at the same index, holds no position twice."""
         common = math.gcd(self.move, self.step)
         return self.size if self.number <= self.step // common else self.move // common
 
@@ -106,7 +106,7 @@ class Places(NamedTuple):
         return self.number == 1 or self.move > 0 and self.width >= self.size
 
     def part(self, start: int, number: int) -> "Places":
-        """`number` of the tiles, from the one with the number `start` on."""
+        """`number` of the tiles, beginning with tile `start`."""
         if self.number == 1:
             return self
         low, stop, step = self.first.start, self.first.stop, self.first.step
@@ -114,7 +114,7 @@ class Places(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Tiles of one shape with one `bias` (queries, keys); fresh: no tile before has one of these queries."""
+    """Tiles of one shape with one `bias` (queries, keys); fresh: no earlier run has one of these queries."""
 
     rows: Places
     keys: Places
@@ -122,7 +122,7 @@ class Run(NamedTuple):
     fresh: bool = False
 
     def parts(self, at_once: int) -> Iterator["Run"]:
-        """The same tiles, at most so many in each."""
+        """The same tiles, in runs of at most `at_once`."""
         for start in range(0, self.rows.number, at_once):
             number = min(at_once, self.rows.number - start)
             yield self._replace(rows=self.rows.part(start, number), keys=self.keys.part(start, number))
@@ -130,7 +130,7 @@ class Run(NamedTuple):
 
 @lru_cache(maxsize=64)
 def runs(pattern: Pattern, n: int, dtype: torch.dtype, block: int, by_keys: bool = False) -> list[Run]:
-    """The tiles of a pattern, in as few runs as are found in the order of `tiles` or in that of their positions."""
+    """The tiles of a pattern joined into runs, in the order of `tiles` or by position: the order with fewer runs."""
     same_kind = {}
     for tile in tiles(pattern, n, block, "cpu", dtype, by_keys):
         run = Run(Places(tile.rows), Places(tile.keys), tile.bias)
@@ -151,7 +151,7 @@ def runs(pattern: Pattern, n: int, dtype: torch.dtype, block: int, by_keys: bool
 
 
 def _joined(order: list[Run], by_keys: bool) -> list[Run]:
-    """Neighbours in one run, where each is as far from the last as that from the one before."""
+    """Consecutive tiles joined into runs, as long as each is equally far from the previous one."""
     found = []
     for run in order:
         longer = found and _longer(found[-1], run)
@@ -163,7 +163,7 @@ def _joined(order: list[Run], by_keys: bool) -> list[Run]:
 
 
 def _longer(run: Run, tile: Run) -> Run | None:
-    """The run with one more tile, if it fits in."""
+    """The run with one more tile; None if the tile does not continue it."""
     if not all(isinstance(places.first, slice) for places in (*run[:2], *tile[:2])):
         return None
     joined = []
@@ -176,7 +176,7 @@ def _longer(run: Run, tile: Run) -> Run | None:
 
 
 class Way(NamedTuple):
-    """How tiles are computed: both passes, queries in a tile of the first, keys in one of the second."""
+    """How tiles are computed: both passes, the queries in a forward tile, and the keys in a backward tile."""
 
     forward: Callable
     backward: Callable
@@ -185,14 +185,15 @@ class Way(NamedTuple):
 
 
 def way(dtype: torch.dtype) -> Way:
-    """In bfloat16 plain products. Sizes measured best among 32 to 512, for windows of 256 on two cores."""
+    """Plain products in bfloat16, else PyTorch's kernel. These tile sizes were the fastest among 32 to 512, for windows
+    of 256 on two cores."""
     if dtype == torch.bfloat16:
         return Way(bf16_kernel.forward, bf16_kernel.backward, 64, 64)
     return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64)
 
 
 class _Flash(torch.autograd.Function):
-    """(B * H, N, D) each: every run in one call or a few, and runs merged by the logs of their sums."""
+    """Attention of (B * H, N, D) each: every run takes one call or a few, and runs are merged by their log-sums."""
 
     @staticmethod
     def forward(ctx, query, key, value, pattern, scale, hidden):
@@ -211,7 +212,7 @@ class _Flash(torch.autograd.Function):
                 log = merged
             run.rows.write(out[at], found)
             run.rows.write(log_sum[at], log)
-        nobody = log_sum < NOTHING / 2  # is seen: a sum of hidden keys alone
+        nobody = log_sum < NOTHING / 2  # queries that see no key: their sum is over hidden keys only
         if nobody.any():
             out.masked_fill_(nobody, 0)
             log_sum.masked_fill_(nobody, -NOTHING)
@@ -238,7 +239,7 @@ class _Flash(torch.autograd.Function):
 
 
 def _calls(plan: list[Run], query: Tensor, hidden: Hidden) -> Iterator[tuple[Run, slice, Tensor | None]]:
-    """(run, which of the B * H, bias) of every call: for each sample its own where keys are hidden."""
+    """(run, part of the B * H, bias) of every call; if keys are hidden, each sample has its own calls."""
     samples = [slice(0, len(query))]
     if hidden.keys:
         samples = [slice(row, row + hidden.heads) for row in range(0, len(query), hidden.heads)]
@@ -250,7 +251,7 @@ def _calls(plan: list[Run], query: Tensor, hidden: Hidden) -> Iterator[tuple[Run
 
 
 def _bias(run: Run, hidden: Hidden, at: slice) -> Tensor:
-    """(1, tiles, queries, keys): what the pattern and one sample hide."""
+    """The bias (1, tiles, queries, keys) of the pattern and of the keys that are hidden in one sample."""
     bias = torch.zeros(()) if run.bias is None else run.bias
     if hidden.padding is not None:
         bias = (bias + run.keys.read(hidden.padding[at][:1].mT).mT).clamp_(min=NOTHING)

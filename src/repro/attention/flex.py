@@ -13,16 +13,16 @@ from repro.attention.patterns import Pattern
 from repro.errors import ReproError
 
 BLOCK = 128  # queries, and keys, in a block
-LEAST_SIZE = 16  # of a head, in the kernel
-PATTERNS = 64  # how many a process may use: the kernel is compiled for each
+LEAST_SIZE = 16  # features of a head, at least, in the kernel
+PATTERNS = 64  # the most that a process may use: the kernel is compiled for each
 
 
 def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
          documents: Tensor | None = None, dropout: float = 0.0, compiled: bool | None = None) -> Tensor:
-    """compiled: None compiles on a GPU and not on CPU, where it takes a minute and serves only to measure.
+    """compiled: None compiles on a GPU only. On a CPU, compilation takes a minute and is useful only for measurements.
 
-    The lists of a pattern (positions, documents) reach the kernel as tensors: other lists need no compilation. Raises
-    ReproError for dropout, which the kernel does not have.
+    The lists of a pattern (positions, documents) reach the kernel as tensors, so other lists need no new compilation.
+    Raises ReproError for dropout, which the kernel does not support.
     """
     if dropout:
         raise ReproError(f"dropout is {dropout}, and FlexAttention has none; use 'blocked'.")
@@ -32,7 +32,7 @@ def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
     size = value.shape[-1]
     query, key, value = (pad(x, (0, max(0, LEAST_SIZE - x.shape[-1]))) for x in (query, key, value))
     operator = _compiled() if compiled or compiled is None and query.is_cuda else _uncompiled
-    # numbers that become symbols give wrong results (PyTorch 2.13), so every window is compiled for itself
+    # symbolic sizes give wrong results (PyTorch 2.13), so every window is compiled separately
     with dynamo.patch(recompile_limit=PATTERNS, automatic_dynamic_shapes=False):
         return operator(query, key, value, block_mask=blocks, scale=scale)[..., :size]
 
@@ -43,7 +43,7 @@ def _compiled():
 
 
 def _uncompiled(*arguments, **settings) -> Tensor:
-    """As it is; PyTorch's advice to compile is for those who did not mean it."""
+    """FlexAttention without compilation, which is intended here, and without PyTorch's advice to compile."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "flex_attention called without torch.compile", UserWarning)
         return flex_attention(*arguments, **settings)
@@ -51,7 +51,7 @@ def _uncompiled(*arguments, **settings) -> Tensor:
 
 @lru_cache(maxsize=PATTERNS)
 def block_mask(pattern: Pattern, n: int, device: torch.device | str = "cpu") -> BlockMask:
-    """Which blocks of keys each block of queries needs in part, and which whole, from the progressions alone."""
+    """The blocks of keys that each block of queries sees in part or in full, from the progressions alone."""
     position = torch.arange(n)
     count = -(-n // BLOCK)
     start = torch.arange(count) * BLOCK
@@ -77,13 +77,13 @@ def _extreme(of: Tensor, which: str) -> Tensor:
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """(1, 1, rows) numbers and (1, 1, rows, columns) indices of the True entries, these first."""
+    """How many entries of a row are True (1, 1, rows), and its columns (1, 1, rows, columns), the True ones first."""
     order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32)[None, None], order.int()[None, None]
 
 
 def _for_samples(blocks: BlockMask, key_mask: Tensor | None, documents: Tensor | None) -> BlockMask:
-    """Also ask `key_mask` and `documents`, in every block."""
+    """Also apply `key_mask` and `documents`, in every block."""
     asked = blocks.mask_mod
     if key_mask is not None:
         asked = _and_padding(asked, key_mask)

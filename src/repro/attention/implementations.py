@@ -60,7 +60,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: fl
 
 
 def positions_in(documents: Tensor) -> Tensor:
-    """(B, N): the position of each token in its document, counted from 0; (B, N) `documents` are concatenated."""
+    """(B, N): the position of each token in its document, counted from 0; `documents` (B, N) as in `attend`."""
     i = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
     starts = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0))
     return i - torch.where(starts, i, 0).cummax(1).values
@@ -88,7 +88,7 @@ def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
         allowed.append(F.pad(seen, around))
     allowed = torch.stack(allowed, -1)
     weights = (torch.stack(scores, -1) * scale).masked_fill(~allowed, torch.finfo(query.dtype).min).softmax(-1)
-    weights = F.dropout(weights * allowed, dropout)  # the mask matters to a query that sees no key
+    weights = F.dropout(weights * allowed, dropout)  # zeros for a query that sees no key
     out = 0
     for number, (rows, keys) in enumerate(diagonals):
         part = weights[:, :, rows, number, None] * value[:, :, keys]
@@ -123,7 +123,7 @@ SHORT = 256  # up to this many positions, skipping pairs saves nothing
 
 
 def refusal(name: str, case: Case) -> str | None:
-    """Why this implementation cannot compute the case, or None."""
+    """Why this implementation cannot compute the case; None if it can."""
     if name != "dense" and case.documents and not case.pattern.steady:
         return (f"positions restart in every document, and {case.pattern} depends on positions, not only on "
                 "distances; use 'dense'.")
@@ -198,8 +198,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     """Attention of the queries to the keys that the pattern allows.
 
     query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. If Q < N, the queries have
-    the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Autocast does not change inputs of a single
-    dtype; mixed dtypes, as with rotary positions, are cast to its dtype.
+    the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Under autocast, inputs of a single dtype keep
+    it; mixed dtypes, as with rotary positions, are cast to the autocast dtype.
     pattern: one for all heads, or a sequence of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or
     "auto" for the result of `choose`. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False for keys
     that no query may see (padding). documents: (B, N) whole numbers, the document of each position: documents are
@@ -270,7 +270,7 @@ def _chosen(query, key, value, patterns, implementation, scale, key_mask, docume
 
 
 def _one(query, key, value, pattern, implementation, scale, key_mask, documents, dropout) -> Tensor:
-    """Heads that share a pattern."""
+    """`attend` for heads that share one pattern."""
     if query.shape[2] < key.shape[2]:
         if implementation not in ("auto", "blocked") or documents is not None:
             what = "documents" if documents is not None else f"implementation '{implementation}'"

@@ -48,11 +48,11 @@ class LongformerSelfAttention(nn.Module):
     @classmethod
     def from_transformers(cls, layer: nn.Module, window: int | None = None, dilation: int = 1,
                           implementation: str = "auto") -> "LongformerSelfAttention":
-        """The same layer with the weights of a transformers one.
+        """Our layer with the weights of a layer from transformers.
 
-        A LongformerSelfAttention provides its window and global projections. Any other layer with `query`, `key` and
-        `value`, such as RoBERTa's, needs a `window`, and its projections are also used for global tokens. Dropout is
-        kept. Raises ReproError for a missing window or a layer without these projections.
+        A LongformerSelfAttention provides its window and global projections. For any other layer with `query`,
+        `key` and `value`, such as RoBERTa's, give a `window`; its projections are also used for global tokens. Dropout
+        is kept. Raises ReproError for a missing window or a layer without these projections.
         """
         weights = {name: value for name, value in layer.state_dict().items() if name.split(".")[0] in LOCAL}
         if len(weights) != 2 * len(LOCAL):

@@ -20,7 +20,7 @@ from torch import Tensor
 from repro.errors import ReproError
 
 END = 2**31 - 1  # past the last position of any sequence
-PATTERNS: "dict[str, type[Pattern]]" = {}  # those with a name, which `repro.attention.register` gives to transformers
+PATTERNS: "dict[str, type[Pattern]]" = {}  # patterns with a name, for `repro.attention.register`
 
 
 class Keys(NamedTuple):
@@ -40,17 +40,17 @@ class Keys(NamedTuple):
         return inside if self.step == 1 else inside & ((j - self.first) % self.step == 0)
 
     def within(self, n: int, i: Tensor) -> "Keys":
-        """Those in 0 .. n-1, as tensors with one entry for each query in `i`."""
+        """The keys among 0 .. n-1, as tensors with one entry for each query in `i`."""
         first, last = self.first + 0 * i, self.last + 0 * i
         return Keys(torch.where(first < 0, first % self.step, first), last.clamp(max=n - 1), self.step)
 
 
 class Pattern:
-    """Base of all patterns. A new one is a frozen dataclass with `keys`; `|` and `&` combine patterns.
+    """The base of all patterns. A new pattern is a frozen dataclass with a method `keys`; `|` and `&` combine patterns.
 
     With a name, as in `class Sink(Pattern, name="sink")`, `register()` offers it to transformers as "repro_sink".
 
-    For example every key of the own block, and the first of all (an attention sink):
+    For example, the keys of the query's own block up to the query, and the first key of all (an attention sink):
 
         @dataclass(frozen=True)
         class Sink(Pattern):
@@ -68,7 +68,7 @@ class Pattern:
     """
 
     def __init_subclass__(cls, name: str = "", **rest):
-        """Keep the class under its name. Raises ReproError for a name that another class has."""
+        """Register the class under its name. Raises ReproError if another class has that name."""
         super().__init_subclass__(**rest)
         one, two = (f"{each.__module__}.{each.__qualname__}" for each in (PATTERNS.get(name, cls), cls))
         if one != two:
@@ -78,7 +78,7 @@ class Pattern:
 
     @property
     def parts(self) -> "tuple[Pattern, ...]":
-        """Patterns whose union this one is."""
+        """The patterns whose union this pattern is: the pattern itself, unless it is a union."""
         return (self,)
 
     @property
@@ -135,7 +135,7 @@ class Pattern:
         return self(position[:, None], position)
 
     def per_query(self, n: int) -> Tensor:
-        """(n,) number of keys that each query sees, from the progressions alone (inclusion and exclusion)."""
+        """The number of keys that each query sees (n,), from the progressions alone, by inclusion and exclusion."""
         self.check(n)
         first, *rest = self.parts
         i = torch.arange(n)
@@ -190,8 +190,8 @@ class SlidingWindow(Pattern, name="sliding"):
 
     causal: query i sees keys i - k * dilation, k = 0 .. window-1, so `window` counts keys, the query's own included.
     Otherwise it sees half a window on each side plus itself: window + 1 keys, i - j a multiple of the dilation and
-    |i - j| <= dilation * window / 2. Raises ReproError for a window below 1 (0 without causal), an odd one without
-    causal, and a dilation below 1.
+    |i - j| <= dilation * window / 2. Raises ReproError for a window below 1 (below 0 if not causal), for an odd window
+    if not causal, and for a dilation below 1.
 
     >>> SlidingWindow(2).mask(4).int()
     tensor([[1, 0, 0, 0],
@@ -253,7 +253,7 @@ class BlockLocal(Pattern, name="block_local"):
 
 @dataclass(frozen=True)
 class Multiples(Pattern):
-    """Causal, i - j a multiple of `stride`: the second head of `Strided`."""
+    """Earlier keys a multiple of `stride` back, and the query's own: the second head of `Strided`."""
 
     stride: int
 
@@ -268,10 +268,10 @@ class Multiples(Pattern):
 
 @dataclass(frozen=True)
 class Summary(Pattern):
-    """Causal, the last `summary` positions of every block of `stride`: the second head of `Fixed`.
+    """Causal, but only the last `summary` positions of every block of `stride`: the second head of `Fixed`.
 
-    sub_block: those of another stretch of `summary` positions instead, counted from the block's end. Raises ReproError
-    for a summary or a sub-block that does not lie in the block.
+    sub_block: another stretch of `summary` positions instead, counted from the block's end. Raises ReproError for a
+    summary or a sub-block that does not fit into the block.
     """
 
     stride: int
@@ -292,7 +292,7 @@ class Summary(Pattern):
 
     @property
     def columns(self) -> range:
-        """The position of the summary in a block."""
+        """The positions of the summary in a block."""
         stop = self.stride - self.sub_block * self.summary
         return range(stop - self.summary, stop)
 
@@ -304,9 +304,9 @@ class Summary(Pattern):
 class Strided(Pattern, name="strided"):
     """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3).
 
-    The first head has `stride` keys, the query's own among them, so it is one row of positions; the paper's set,
-    i - stride to i, has one more. Sequences may be shorter than the stride, as in a batch or a prompt: up to stride + 1
-    positions it is `Causal()`.
+    The first head sees `stride` keys, including the query's own; the paper's set, i - stride to i, has one more.
+    Sequences may be shorter than the stride, as prompts often are: up to stride + 1 positions, the pattern is the same
+    as `Causal()`.
 
     >>> Strided(3).mask(7)[6].int()
     tensor([1, 0, 0, 1, 1, 1, 1], dtype=torch.int32)
@@ -329,11 +329,11 @@ class Strided(Pattern, name="strided"):
 
 @dataclass(frozen=True)
 class Fixed(Pattern, name="fixed"):
-    """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3).
+    """Union of its `heads`: the query's own block, and the last `summary` of every block (Child et al., section 4.3).
 
-    sub_block: another stretch of `summary` positions instead, counted from the block's end; heads of one layer take
-    different ones. Sequences may be shorter than the stride, as in a batch or a prompt: up to `stride` positions, one
-    block, it is `Causal()`.
+    A block has `stride` positions. sub_block: another stretch of `summary` positions instead, counted from the block's
+    end, so that the heads of a layer can use different ones. Sequences may be shorter than the stride, as prompts often
+    are: up to `stride` positions, one block, the pattern is the same as `Causal()`.
 
     >>> Fixed(stride=3, summary=1).mask(7)[6].int()
     tensor([0, 0, 1, 0, 0, 1, 1], dtype=torch.int32)
@@ -359,7 +359,7 @@ class Fixed(Pattern, name="fixed"):
 @dataclass(frozen=True, init=False)
 class _At(Pattern):
     """A pattern with a list of positions, possibly empty. Raises ReproError for a position that is not a whole number
-    of at least 0, and on sequences that are too short for one."""
+    of at least 0, and on sequences too short to contain them all."""
 
     positions: tuple[int, ...]
 
@@ -377,7 +377,7 @@ class _At(Pattern):
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """The positions as (first, last) of stretches without a gap."""
+        """The positions as (first, last) of each stretch without a gap."""
         starts = [p for p in self.positions if p - 1 not in self.positions]
         return list(zip(starts, (p for p in self.positions if p + 1 not in self.positions), strict=True))
 
@@ -390,7 +390,7 @@ class _At(Pattern):
 
 @dataclass(frozen=True, init=False)
 class Columns(_At):
-    """All attend to these positions.
+    """All positions attend to these.
 
     >>> (Columns([0]) | SlidingWindow(1)).mask(4).int()
     tensor([[1, 0, 0, 0],
@@ -409,7 +409,7 @@ class Columns(_At):
 
 @dataclass(frozen=True, init=False)
 class Rows(_At):
-    """These positions attend to all.
+    """These positions attend to all positions.
 
     >>> (Rows([2]) | SlidingWindow(1)).mask(4).int()
     tensor([[1, 0, 0, 0],
@@ -447,10 +447,10 @@ class Global(_At, name="global"):
 
 @dataclass(frozen=True)
 class Prefix(Pattern):
-    """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways, its answer causally.
+    """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways and its answer causally.
 
-    It is meant for decoders, where it does not count as looking ahead. Cached tokens cannot see later ones, so give a
-    generating model the whole prefix at once: a shorter prompt raises ReproError at its next token, unless
+    It is meant for decoders, so it does not count as looking ahead. Cached tokens cannot see later ones, so a model
+    that generates must get the whole prefix at once: after a shorter prompt, the next token raises ReproError, unless
     use_cache=False.
 
     >>> (Prefix(2) | Causal()).mask(4).int()
@@ -485,7 +485,7 @@ class Document(Pattern):
     """
 
     ids: tuple[int, ...]
-    runs: Tensor = field(repr=False, compare=False)  # (stretches, 2, N): first and last of each of a document's own
+    runs: Tensor = field(repr=False, compare=False)  # (k, 2, N): see `_stretches`
 
     def __init__(self, ids: Iterable[int]):
         named = ids.tolist() if isinstance(ids, Tensor) else ids
@@ -615,7 +615,7 @@ def _shared(a: Keys, b: Keys) -> Keys:
 
 
 def _larger(a: Tensor | int, b: Tensor | int) -> Tensor | int:
-    return b + (a - b) * (a > b)  # of numbers and of tensors
+    return b + (a - b) * (a > b)  # for numbers and for tensors
 
 
 def _at_least(name: str, value: int, least: int, unit: str) -> None:

@@ -25,9 +25,9 @@ def position_mask(batch: int, n_queries: int, n_keys: int, first_query: int | Te
            device: torch.device | str | None = None) -> Tensor:
     """The tensor for a batch: (B, 1, 2, Q + N).
 
-    first_query, first_key: their positions, including cached tokens. neighbours(b, i): whether position i
-    sees the previous one, and so belongs to the same document; None: one document. real (B, positions): False for
-    padding; later positions are not filled yet.
+    first_query, first_key: the positions of the first query and the first key, counting cached tokens.
+    neighbours(b, i): whether position i sees the previous one, and so belongs to the same document; None: one document.
+    real (B, positions): False for padding; positions after these are not filled yet.
     """
     i = torch.arange(n_queries, device=device) + first_query
     j = torch.arange(n_keys, device=device) + first_key
@@ -70,8 +70,8 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
               scale: float | None = None, dropout: float = 0.0) -> Tensor:
     """`attend` for queries and keys at the positions `where`; None: one complete document each, without padding.
 
-    Raises ReproError if a query sees a key that the cache has dropped, and if a token read earlier should have seen
-    these.
+    Raises ReproError if a query sees a key that the cache has dropped, or if an earlier token should have seen these
+    tokens but was read before them.
     """
     n, settings = query.shape[2], {"scale": scale, "dropout": dropout}
     if where is None:
@@ -88,7 +88,7 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
         if start > 0 and one(start - 1, start):
             raise ReproError(f"under {one} position {start - 1} sees position {start}, but was read before it; put the "
                              "whole prefix into the first text that a cache reads, or set use_cache=False.")
-    end = int(position[n - 1]) + 1 - first  # behind it a static cache is empty
+    end = int(position[n - 1]) + 1 - first  # a static cache is empty after it
     key, value, real = key[:, :, :end], value[:, :, :end], real[:, :end]
     real = None if real.all() else real
     if first == 0:

@@ -34,7 +34,7 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
     unused = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from after its padding index
     limit = table.num_embeddings - unused - getattr(table, "offset", 0)
     before = f" ({past} of them in the cache)" if past else ""
-    if positions is not None and cache is None or n > limit:  # padding may explain it
+    if positions is not None and cache is None or n > limit:  # n may include padding that has no position
         reached = _reached(positions, ids, table.padding_idx, past, n)
         if reached > limit:
             what = f"the text has {reached} tokens{before}" if n > limit else f"position_ids reach {reached} positions"
@@ -43,7 +43,7 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
 
 
 def _table(model: nn.Module) -> nn.Embedding | None:
-    """The learned positions that a model itself adds to its tokens; None if it has none, also for outer models."""
+    """The learned positions that a model itself adds to its tokens; None if it has none, or an inner model does it."""
     owner = getattr(model, "embeddings", model)
     found = (getattr(owner, name, None) for name in TABLES)
     return next((table for table in found if isinstance(table, nn.Embedding)), None)

@@ -22,10 +22,10 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
              key_mask: Tensor | None = None, dropout: float = 0.0, first: int | None = None) -> Tensor:
     """The result of `attend` with rounded intermediate values; time and memory grow with N * N.
 
-    query: (B, H, Q, D), of positions `first` on, None: those of the last Q positions; key: (B, H, N, D); value:
-    (B, H, N, E); patterns: H of them; key_mask: (B, N) bool, False for keys that no query may see; dropout: the share
-    of weights that are dropped. Returns (B, H, Q, E) in the dtype of the inputs. Sums are kept in single precision
-    inside a product.
+    query: (B, H, Q, D), at the Q positions from `first` on, or at the last Q if it is None; key: (B, H, N, D); value:
+    (B, H, N, E); patterns: one for each head; key_mask: (B, N) bool, False for keys that no query may see; dropout: the
+    share of weights that are dropped. Returns (B, H, Q, E) in the dtype of the inputs. Inside a product, sums are kept
+    in single precision.
     """
     batch, heads, n, _ = key.shape
     single = len(set(patterns)) == 1  # one mask serves all heads
@@ -47,7 +47,7 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
 
 def by_rows(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Pattern], scale: float,
             key_mask: Tensor | None = None) -> Tensor:
-    """The result of `products` for equally many queries and keys; causal patterns need half the scores of a long text.
+    """The result of `products` for as many queries as keys; in a long text, causal patterns need half the scores.
 
     `ROWS` queries are taken at a time, with the keys up to the last that one of them sees: scores of later keys are
     neither computed nor kept for the backward pass.
@@ -69,14 +69,14 @@ def by_rows(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patter
 
 @lru_cache(maxsize=64)
 def _masks(patterns: tuple[Pattern, ...], first: int, stop: int, n: int, device: torch.device) -> Tensor:
-    """(H, Q, N) bool, of queries from `first` up to `stop`; kept: every step of a training asks for the same few."""
+    """(H, Q, N) bool, for queries from `first` up to `stop`; cached, because every training step needs the same few."""
     i, j = torch.arange(first, stop, device=device)[:, None], torch.arange(n, device=device)
     return torch.stack([pattern(i, j) for pattern in patterns])
 
 
 @lru_cache(maxsize=1024)
 def _keys_seen(patterns: tuple[Pattern, ...], first: int, stop: int, n: int) -> int:
-    """How many of n keys there are up to the last that queries from `first` up to `stop` see; at least 1."""
+    """The number of keys, out of n, up to the last that queries from `first` up to `stop` see; at least 1."""
     for pattern in set(patterns):
         pattern.check(n)
     i = torch.arange(first, stop)

@@ -29,14 +29,14 @@ PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
 LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
 UNSAID = -1  # the window of a model that has no windows of its own
-ALONE = "falcon", "data2vec-vision"  # model types that know sdpa, but do not ask transformers for it
-KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
+ALONE = "falcon", "data2vec-vision"  # model types that call sdpa themselves, without asking transformers
+KEPT = "attn_implementation", "repro_attention"  # settings of a saved config; a model's inner parts lose the first
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 LayerPattern = Pattern | Sequence[Pattern]  # of a layer: one pattern, or one for each head
-_asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
+_asked_for = ContextVar("attention probabilities", default=False)  # some models do not pass this on to their layers
 _own: dict[str, LayerPattern | Callable[..., LayerPattern]] = {}
-_given: dict[str, int] = {}  # how often each of these names was
+_given: dict[str, int] = {}  # how often each of these names was registered
 _ours: dict[str, list[str]] = {}  # the names of our patterns, each with the settings that it reads in a model's config
 
 
@@ -44,34 +44,33 @@ def register(name: str | None = None, pattern: LayerPattern | Callable[..., Laye
     """Make patterns available to transformers as `attn_implementation`.
 
     register() makes every pattern with a name available as "repro_<name>": full, causal, sliding, strided, fixed,
-    block_local, global, and those that your program has defined by then. A pattern's settings come from the model's
+    block_local, global, and those that your program has defined so far. A pattern's settings come from the model's
     config, as <name>_<setting>: sliding_window and sliding_dilation, strided_stride, fixed_stride and fixed_summary,
-    block_local_block, global_positions. In an encoder a sliding window looks both ways. "repro_sliding" leaves a model
-    that has windows of its own (Mistral, Gemma 3, Qwen 2, ModernBERT) its windows, in the layers that have one.
+    block_local_block, global_positions. In an encoder a sliding window looks both ways. A model that has windows of
+    its own (Mistral, Gemma 3, Qwen 2, ModernBERT) keeps them under "repro_sliding", in the layers that have one.
 
-    register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
-    function(config, layer), called with the index of the layer from 0, that returns such. A name may be given again,
-    and what a function reads in the config may change: a compiled model is then compiled again. A change is noticed in
-    numbers, words and lists of them in the config itself; anything else that a function reads stays as it was at
-    compilation.
+    register(name, pattern) makes `pattern` available under a name of your own: one Pattern, a list with a Pattern for
+    each head, or a function(config, layer) that returns either; `layer` is the index of the layer from 0. You can
+    register a name again, or change settings that a function reads from the config: a compiled model is then compiled
+    again. Only changes to numbers, strings and lists of them in the config itself are noticed; anything else that a
+    function reads stays as it was at compilation.
 
-    In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
-    encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
-    as it does in transformers; one of (B, 1, 1, N) hides padding. Under autocast the attention is computed in its
-    dtype, as PyTorch's own is. A text beyond the model's learned positions raises ReproError, compiled or not; see
-    `check_length`. A model is saved with the name of its attention. A program that loads it calls register() first for
-    a name of ours, register(name, pattern) for one of its own; else transformers raises a ValueError that calls the
-    name not supported.
+    In a causal model, no query sees later keys, except under a pattern meant for it (`Prefix`). Attention to an encoder
+    (cross-attention) stays as it is. A mask (B, 1, N, N) given to the model replaces the pattern, as in transformers; a
+    mask (B, 1, 1, N) hides padding. Under autocast, attention is computed in the autocast dtype, as PyTorch's own is. A
+    text longer than the model's learned positions raises ReproError, compiled or not; see `check_length`. A model is
+    saved with the name of its attention. Before loading it, a program has to call register() for one of our names, or
+    register(name, pattern) for its own; otherwise transformers raises a ValueError that the name is not supported.
 
-    Raises ReproError for one argument without the other, and a name that is taken. Raises it also for a model that
+    Raises ReproError for one argument without the other, and for a name that is taken. Also raises it for a model that
     would not call our attention, when it is built or when `set_attn_implementation` is called. Models that add unknown
     terms to their scores (softcap, sinks, biases by position) or have a mask for each head (Doge) are refused at their
     first forward pass.
 
-    Two public methods of PreTrainedModel are wrapped, as transformers has no place for a function of ours there.
-    `get_correct_attn_implementation` is called once for every model that is built, loaded or set to another attention:
-    there the name is kept for saving, and hooks are added that measure texts and prepare caches.
-    `set_attn_implementation` only warns where a model computes its attention by itself: there it is refused.
+    Two public methods of PreTrainedModel are wrapped, because transformers offers no hook there. It calls
+    `get_correct_attn_implementation` once for every model that is built, loaded or switched to another attention: the
+    wrapper stores the name for saving, and adds hooks that check text lengths and prepare caches.
+    `set_attn_implementation` only warns about a model that computes its attention by itself: the wrapper refuses it.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> register("near-and-first", SlidingWindow(8) | Global([0]))
@@ -101,11 +100,11 @@ def register(name: str | None = None, pattern: LayerPattern | Callable[..., Laye
 
 
 def pattern_of(name: str, config, layer: int | None, causal: bool, window: int | None = UNSAID) -> LayerPattern:
-    """The pattern of a layer under `attn_implementation=name`: the one place where that is decided.
+    """The pattern of a layer under `attn_implementation=name`. It is decided only here.
 
-    layer: its index from 0. window: what a model with windows of its own says of this layer, as it would to
-    FlashAttention: None for none, else one more than the keys on a side. Raises ReproError for a config that lacks a
-    setting, and for a model whose layers we do not know.
+    layer: its index from 0. window: what a model with windows of its own would pass to FlashAttention here: None for no
+    window, else one more than the keys on a side. Raises ReproError for a config that lacks a setting, and for a
+    model with unknown kinds of layers.
     """
     _check_layers(name, config)
     if name in _own:
@@ -126,14 +125,14 @@ def pattern_of(name: str, config, layer: int | None, causal: bool, window: int |
 
 
 def _check_layers(name: str, config) -> None:
-    """Raise ReproError for a model with layers that we do not know: an indexer, say, reads the mask before we do."""
+    """Raise ReproError for a model with unknown kinds of layers: an indexer, say, reads the mask before we do."""
     if foreign := sorted(set(getattr(config, "layer_types", None) or ()) - set(LAYERS)):
         raise ReproError(f"layer_types of this {config.model_type} has {foreign[0]}; '{name}' knows only "
                          f"{' and '.join(LAYERS)}.")
 
 
 def _registered(name: str, config, layer: int | None) -> LayerPattern:
-    """The pattern registered under a custom name. Raises ReproError for a function that gives no pattern."""
+    """The pattern registered under a custom name. Raises ReproError for a function that returns no pattern."""
     pattern = _own[name]
     if isinstance(pattern, (Pattern, Sequence)):
         return pattern
@@ -154,7 +153,7 @@ def _is_layer_pattern(pattern) -> bool:
 
 
 def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:
-    """Whether a layer of a model that mixes layers has no window."""
+    """Whether a layer has no window, in a model that mixes layers with and without one."""
     types = getattr(config, "layer_types", None)
     if types and LAYERS[1] not in types:
         raise ReproError(f"layer_types of this {config.model_type} names no {LAYERS[1]}, so '{name}' would change "
@@ -184,7 +183,7 @@ def _settings(name: str, kind: type[Pattern], config) -> dict:
 
 @torch.compiler.assume_constant_result
 def _number(name, config, layer, causal, window, settings) -> int:
-    """The number of a layer's pattern, found once for a compiled graph; `settings` are there to be watched."""
+    """The number of a layer's pattern, found once for a compiled graph; a change of `settings` recompiles it."""
     return number(pattern_of(name, config, layer, causal, window))
 
 
@@ -201,7 +200,7 @@ def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_f
     whole = isinstance(q_offset, int) and q_offset == kv_offset == 0 and q_length == kv_length
     neighbours = None
     if whole and mask_function not in PLAIN and (local_size is None or local_size > 1):
-        def neighbours(b, i):  # documents that are packed, or chunks, do not see across their start
+        def neighbours(b, i):  # packed documents, or chunks, do not see past their own start
             return mask_function(b, torch.zeros_like(b), i, (i - 1).clamp(min=0))
     where = position_mask(batch_size, q_length, kv_length, q_offset, kv_offset, neighbours, attention_mask, device)
     two_texts = getattr(config, "is_encoder_decoder", False)  # then its dtype matters: see `_is_cross`
@@ -234,7 +233,7 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
         def attend(query, key, value, dropout):
             return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
     else:
-        if is_causal is None:  # LayoutLM and its like say nothing, and have a mask
+        if is_causal is None:  # models like LayoutLM do not pass it, but do pass a mask
             is_causal = getattr(module, "is_causal", attention_mask is None) or getattr(module, "is_decoder", False)
         causal = is_causal and getattr(config, "is_causal", True)
         asked = name, config, getattr(module, "layer_idx", None), causal, rest.get("sliding_window", UNSAID)
@@ -251,19 +250,19 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
         raise ReproError(f"output_attentions asks for {n} x {key.shape[2]} probabilities a head; '{name}' returns "
                          f"them for at most {LONGEST} keys.")
     shares = attend(query, key, torch.eye(key.shape[2]).to(key).expand(*key.shape[:3], -1), dropout)
-    return (shares @ value).transpose(1, 2).contiguous(), shares  # through which gradients flow, as in eager attention
+    return (shares @ value).transpose(1, 2).contiguous(), shares  # gradients flow through these, as in eager attention
 
 
 def _of_padding(mask: Tensor, name: str, module, query: Tensor, key: Tensor) -> Tensor:
-    """The places that a mask (B, 1, 1, N) leaves: a model that makes one itself (LayoutLM) hides padding by it."""
+    """The `position_mask` for a mask (B, 1, 1, N), which a model that makes its own (LayoutLM) hides padding with."""
     real = _real_keys(mask, name, module) if mask.is_floating_point() else mask
     n, keys = query.shape[2], key.shape[2]
     return position_mask(len(query), n, keys, keys - n, real=real[..., 0, :].flatten(0, -2), device=query.device)
 
 
 def _real_keys(mask: Tensor, name: str, module) -> Tensor:
-    """Where a mask that is added to scores lets keys through; all layers of a forward pass share one check of it."""
-    if torch.compiler.is_compiling() or mask.is_inference():  # these do not count what is written into a tensor
+    """Which keys an additive mask lets through; all layers of a forward pass share one check of the mask."""
+    if torch.compiler.is_compiling() or mask.is_inference():  # then tensors do not count the writes into them
         return real_keys(mask.detach(), type(module).__name__, name)
     version, real = getattr(mask, "repro_real_keys", (None, None))
     if version != mask._version:
@@ -273,7 +272,7 @@ def _real_keys(mask: Tensor, name: str, module) -> Tensor:
 
 
 def _watched(name: str, config) -> tuple:
-    """Everything but the layer that determines a pattern: if it changes, a compiled graph is compiled again."""
+    """Everything except the layer that determines a pattern: if it changes, a compiled graph is compiled again."""
     if name in _own:
         plain = int, float, str, list, tuple
         return _given[name], *[value for value in vars(config).values() if isinstance(value, plain)]
@@ -281,19 +280,19 @@ def _watched(name: str, config) -> tuple:
 
 
 def _is_cross(module, where: Tensor | None) -> bool:
-    """Whether keys come from an encoder: modules say so in different ways, and those of PEGASUS-X by the mask alone."""
+    """Whether keys come from an encoder: modules show it in different ways, those of PEGASUS-X only by the mask."""
     return (getattr(module, "is_cross_attention", False) or "CrossAttention" in type(module).__name__
             or getattr(module, "is_decoder", False) and not module.is_causal
             and (where is None or where.dtype == BOTH_WAYS))
 
 
 def _prepared(model, requested_attention: str | None, *arguments, **named) -> str:
-    """The implementation that a model takes; where it is one of ours, the model is made ready for it.
+    """The implementation that a model uses; if it is one of ours, the model is prepared for it.
 
-    Its config remembers the name, which transformers would not save, and which holds where none is asked for: the text
-    model inside one for images, when that is loaded, is asked for none. Before a model reads, texts are measured
-    (transformers looks up a token's position before it asks for a mask) and caches are made to keep what the pattern
-    needs.
+    The model's config stores the name, which transformers would not save. The stored name applies if none is requested:
+    when a model for images is loaded, none is requested for the text model inside it. Before every forward pass, text
+    lengths are checked (transformers looks up positions before it asks for a mask), and caches are made to keep the
+    keys that the pattern needs.
     """
     kept = getattr(model.config, KEPT[1], None)
     name = _prepared.original(model, requested_attention or kept, *arguments, **named)
@@ -313,7 +312,7 @@ def _prepared(model, requested_attention: str | None, *arguments, **named) -> st
 
 
 def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
-    """`set_attn_implementation` as it is, but for a model that would go on as before, with nothing but a warning."""
+    """`set_attn_implementation` that refuses a model which would only warn and keep its own attention."""
     parts = attn_implementation if isinstance(attn_implementation, dict) else {None: attn_implementation}
     for part, name in parts.items():
         if name not in _own and name not in _ours:
@@ -326,9 +325,9 @@ def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
 
 
 def _check_that_it_asks(model, name: str) -> None:
-    """Raise ReproError for a model that computes its attention by itself: it would read everything, without a word.
+    """Raise ReproError for a model that computes its attention by itself: it would silently ignore the pattern.
 
-    transformers reads the same attributes of a model before it gives it PyTorch's attention.
+    transformers checks the same attributes before it gives a model PyTorch's attention.
     """
     asks = any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn"))
     if not asks or model.config.model_type in ALONE:
@@ -338,10 +337,10 @@ def _check_that_it_asks(model, name: str) -> None:
 
 
 def _before_reading(model, inputs: tuple, named: dict) -> None:
-    """Note whether probabilities are asked for, and let a cache that is still empty keep every key.
+    """Record whether attention probabilities are requested, and make a cache that is still empty keep every key.
 
-    By itself it keeps those of a window of `sliding_window` keys. That is enough for such a window, but not for one
-    with gaps, nor for any other pattern, nor for an encoder's keys.
+    Otherwise the cache of a model with windows keeps only the last `sliding_window` keys. These are enough for its own
+    window, but not for a dilated window, any other pattern, or an encoder's keys.
     """
     if torch.compiler.is_compiling():
         return
@@ -354,7 +353,7 @@ def _before_reading(model, inputs: tuple, named: dict) -> None:
         _widen(cache.cross_attention_cache)
         cache = cache.self_attention_cache
     dilation, window = (getattr(model.config, f"sliding_{setting}", None) or 0 for setting in ("dilation", "window"))
-    if name != PREFIX + "sliding" or dilation > 1 or window == 1:  # a layer for one key would mistake its length
+    if name != PREFIX + "sliding" or dilation > 1 or window == 1:  # a cache layer for one key gets its length wrong
         _widen(cache)
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from repro.attention.patterns import Columns, Pattern
 
-ROUND = 8  # copies are padded to these numbers, so that similar batches share cached patterns
+ROUND = 8  # the number of copies is rounded up to a multiple, so that similar batches share cached patterns
 
 
 class SampleGlobals(NamedTuple):
@@ -56,6 +56,6 @@ def columns_first(query: Tensor, key: Tensor, value: Tensor, patterns: list[Patt
 
 def with_rows(out: Tensor, query: Tensor, key: Tensor, value: Tensor, rows: Tensor, scale: float,
               key_mask: Tensor | None, dropout: float) -> Tensor:
-    """`out` (B, H, N, E), where the `rows` (B, N) see all keys."""
+    """`out` (B, H, N, E), in which the `rows` (B, N) see all keys."""
     chosen, mask = SampleGlobals.from_mask(rows), None if key_mask is None else key_mask[:, None, None]
     return chosen.put(out, F.scaled_dot_product_attention(chosen.gather(query), key, value, mask, dropout, scale=scale))

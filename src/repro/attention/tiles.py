@@ -1,8 +1,8 @@
 """The allowed pairs of a pattern as tiles: blocks of queries with the keys that they can see.
 
 The tiles follow from the pattern's progressions of keys: a dilated window is a plain window over the positions of one
-residue class, so its tiles are slices with a step. Where a pattern has few queries or few keys, as global positions
-have, these are gathered into a single tile.
+residue class, so its tiles are slices with a step. If a part of a pattern has few queries or few keys, as global
+positions do, they are gathered into a single tile.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from torch import Tensor
 from repro.attention.decoding import keys_of
 from repro.attention.patterns import Pattern, union
 
-NOTHING = -1e30  # the log of no weight at all; finite, so that differences of logs exist
-FEW = 128  # positions, and an eighth of a sequence: as many are picked out for one tile
+NOTHING = -1e30  # the log of zero weight; finite, so that differences of logs are defined
+FEW = 128  # positions gathered into one tile, at most; also at most an eighth of the sequence
 
 
 class Tile(NamedTuple):
-    """Queries `rows` against `keys`, slices or listed positions; `bias` (rows, keys) is 0 where they may, -inf where
-    not, None if all may."""
+    """Queries `rows` against `keys`, slices or listed positions; `bias` (rows, keys) is 0 for allowed pairs and
+    -inf for others; None if all are allowed."""
 
     rows: slice | Tensor
     keys: slice | Tensor
@@ -49,7 +49,7 @@ def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cp
           dtype: torch.dtype = torch.float32, by_keys: bool = False) -> list[Tile]:
     """Tiles that hold every allowed pair of n positions exactly once, each of up to `block` queries or of few keys.
 
-    by_keys: of up to `block` keys, and the queries that see one of them.
+    by_keys: each of up to `block` keys, with the queries that see one of them.
     """
     biases, found, position = {}, [], torch.arange(n)
     for number, part in enumerate(pattern.parts):
@@ -69,7 +69,7 @@ def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cp
 
 def _covering(part: Pattern, n: int, block: int,
               by_keys: bool) -> Iterator[tuple[slice | Tensor, slice | Tensor, Tensor]]:
-    """(rows, keys, which of these pairs are allowed) of tiles that hold each pair of a part once."""
+    """(rows, keys, which of their pairs are allowed) of tiles that hold every allowed pair of a part once."""
     position = torch.arange(n)
     stretches = [keys.within(n, position) for keys in part.keys(position)]
     sees = torch.stack([first <= last for first, last, _ in stretches]).any(0) if stretches else position < 0
@@ -85,7 +85,7 @@ def _covering(part: Pattern, n: int, block: int,
 
 
 def _blocks(first: Tensor, last: Tensor, step: int, block: int, by_keys: bool) -> Iterator[tuple[slice, slice]]:
-    """(rows, keys) of at most `block` queries, or keys; all queries in a block have keys of one residue class."""
+    """(rows, keys) of at most `block` queries (keys if `by_keys`); a block's queries have keys of one residue class."""
     sees = first <= last
     stride = 1 if (first[sees] % step).unique().numel() <= 1 else step
     for residue in range(stride):

@@ -14,7 +14,7 @@ _WHERE = {"Recurrence": "module", "RecurrenceConfig": "module",
 __all__ = [*_WHERE]
 
 
-def __getattr__(name: str):  # torch and transformers take seconds to import: only who builds a model waits
+def __getattr__(name: str):  # torch and transformers take seconds to import
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

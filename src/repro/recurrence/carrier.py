@@ -17,10 +17,10 @@ from repro.recurrence.windowed import WindowByWindow
 
 
 class WithMemory(WindowByWindow):
-    """A decoder with a memory. A subclass, whose other base is the model's class, embeds tokens in `_embedded`, reads
-    one block in `_block`, and has the final norm in `_normed`."""
+    """A decoder with a memory. A subclass, whose other base is the model's class, embeds tokens in `_embedded`, runs
+    one block in `_block`, and applies the final norm in `_normed`."""
 
-    setting = "memory"  # of its config
+    setting = "memory"  # the name of the setting in its config
     attention = (ATTENTION,)
     n_opening = 0
 
@@ -37,7 +37,7 @@ class WithMemory(WindowByWindow):
         return self.memory.parameters()
 
     def _read_below(self, ids: list[Tensor], stride: int | None, recompute_layers: bool = False) -> list[tuple]:
-        """For each window the embedded tokens and the outputs of the layers that no state reaches."""
+        """For each window, the embedded tokens and the outputs of the layers that no state reaches."""
         if len(ids) == 1 or not self.memory.n_below:
             return [()] * len(ids)
         self._check_attention()
@@ -49,7 +49,7 @@ class WithMemory(WindowByWindow):
     def _read_window(self, ids: Tensor, z, stride: int | None = None, recompute_layers: bool = False, *below: Tensor):
         """Hidden states (B, T, d) of one window after the final norm, and the memory's next state.
 
-        z: the state of the previous window; None for a first one. stride: tokens until the next window starts. below:
+        z: the state of the previous window; None for the first. stride: tokens until the next window starts. below:
         from `_read_below`.
         """
         self._check_attention()
@@ -84,8 +84,8 @@ class WithMemory(WindowByWindow):
         return None
 
     def _reader(self, z, stride):
-        """As in `WindowByWindow`. If the window sees vectors alone, each layer reads them first, if there are any, so
-        that its cache begins with their keys and values."""
+        """As in `WindowByWindow`. If a window sees the state only as vectors before it, each layer reads its vectors
+        first, so that its cache begins with their keys and values."""
         vectors = self.memory.before(z)
         if vectors is None:
             return super()._reader(z, stride)
@@ -108,8 +108,8 @@ class WithMemory(WindowByWindow):
 
 
 class Recurrent:
-    """A model of `WithMemory` whose memory is "yoshida". A RecurrenceConfig describes it, `recurrence` in the model's
-    config has its settings, and its weights are under `recurrence.`"""
+    """A `WithMemory` whose memory is "yoshida". A RecurrenceConfig describes the memory, `recurrence` in the model's
+    config stores its settings, and its weights are under `recurrence.`"""
 
     setting = "recurrence"
 
@@ -119,5 +119,5 @@ class Recurrent:
         super().__init__(config, {"name": "yoshida"} | asdict(settings))
         del self.config.memory
         self.config.recurrence = settings.to_dict()
-        self.__dict__["memory"] = self._modules.pop("memory")  # so that its weights have one name
+        self.__dict__["memory"] = self._modules.pop("memory")  # so that its weights have only one name
         self.recurrence = self.memory.recurrence

@@ -1,4 +1,4 @@
-"""Causal attention inside a window, in which every position also sees keys and values from before it."""
+"""Causal attention in which every position of a window also sees keys and values from before the window."""
 
 import torch
 from torch.nn import functional as F
@@ -8,7 +8,7 @@ from transformers.modeling_utils import AttentionInterface
 from repro.errors import ReproError
 
 ATTENTION = "repro_memory"
-SCORES = "softcap", "s_aux", "position_bias", "head_mask", "attention_mask"  # arguments that change them
+SCORES = "softcap", "s_aux", "position_bias", "head_mask", "attention_mask"  # arguments that change the scores
 
 
 def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
@@ -42,14 +42,14 @@ def attention_with_memory(module, query, key, value, attention_mask=None, dropou
     """Causal attention of queries (B, H, T, D) to keys and values (B, G, T, D), each shared by H / G heads; in GPT-2 G
     is H. Keys of a cache come first; then there are more keys than queries.
 
-    attention_mask: as the plain model has it; replaces all masks here. previous: keys and values (B, G, E, D) at the
-    positions before. In a sliding window, every position also sees the first `everywhere` keys, by default the E. If
-    `mix(query, key, value, out)` is given, it replaces the result.
+    attention_mask: as the plain model has it; replaces all masks here. previous: keys and values (B, G, E, D) of the
+    positions before the window. With a sliding window, every position also sees the first `everywhere` keys, by default
+    these E. If `mix(query, key, value, out)` is given, its result replaces `out`.
     Raises ReproError for `others` that would change the scores.
     """
     check_scores(others if everywhere is None else others | {"attention_mask": attention_mask})
     if not getattr(module, "carries", False):
-        module.carries = True  # a layer with another attention would drop the carried state
+        module.carries = True  # shows that this attention was called; any other would drop the carried state
     shared = query.shape[1] // key.shape[1]
     before = () if previous is None else previous
     keys, values, *before = (x if shared == 1 else x.repeat_interleave(shared, 1) for x in (key, value, *before))
@@ -70,7 +70,7 @@ def attention_with_memory(module, query, key, value, attention_mask=None, dropou
 
 
 def check_scores(others: dict) -> None:
-    """Raise ReproError if a model gives its attention something that changes the scores and is not done here."""
+    """Raise ReproError if a model passes its attention an argument that changes the scores and is unsupported here."""
     if given := [name for name in SCORES if others.get(name) is not None]:
         raise ReproError(f"this model's attention uses {', '.join(given)}, which is not possible with a carried state; "
                          "give a model without it.")
@@ -78,7 +78,7 @@ def check_scores(others: dict) -> None:
 
 def plain_products(query, key, value, dropout=0.0, scaling=None):
     """Causal attention (B, H, N, D) as two products and a softmax. Extra keys come first and are visible to all
-    queries. In bfloat16 on a CPU, training is 1.1 to 1.3 times as fast as with the fused function."""
+    queries. In bfloat16 on a CPU, training with it is 1.1 to 1.3 times as fast as with the fused function."""
     scaling = query.shape[-1]**-0.5 if scaling is None else scaling
     n_queries, n_keys = query.shape[2], key.shape[2]
     mask = query.new_full((n_queries, n_keys), -torch.inf).triu(n_keys - n_queries + 1)

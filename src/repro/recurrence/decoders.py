@@ -1,5 +1,5 @@
-"""Memories in decoders of transformers: with rotary positions, such as Llama, Mistral, Qwen and Gemma, or with a table
-of position embeddings, such as OPT."""
+"""Memories in transformers' decoders that have rotary positions, such as Llama, Mistral, Qwen and Gemma, or a table of
+position embeddings, such as OPT."""
 
 import importlib
 import inspect
@@ -19,22 +19,22 @@ from repro.ids import embedded
 from repro.recurrence.carrier import Recurrent, WithMemory
 from repro.recurrence.opening import open_windows
 
-FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # whose layers are read as they are here
+FAMILIES = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")  # model types whose layers are known in detail here
 KNOWN = "give GPT-2, Llama, Mistral, Qwen or Gemma"
 LAYERS = ("layers", "h")  # names of a model's list of layers, of its final norm, and so on
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")
 TABLES = ("embed_positions", "wpe")
 DROPOUTS = ("embed_dropout", "emb_dropout", "drop")
-TOGETHER = 2048  # tokens that the layers below a state read at once: a CPU's matrix products are then near their best
+TOGETHER = 2048  # tokens that layers below a state read at once: enough for near-peak matrix products on a CPU
 
 
 class MemoryDecoder(WithMemory):
     """A decoder with a memory; `memory_class` and `recurrent_class` add the model's own class.
 
     Vectors before a window become keys and values through the norm and projections of the layer, at the positions
-    before the first. All tokens see them, in a layer with a sliding window, too. Outside of FAMILIES they go through
-    the whole layer in front of the tokens, and are taken off behind it. Layers below the state read many windows at
-    once.
+    before the first token. All tokens see them, even in a layer with a sliding window. Outside of FAMILIES they pass
+    through the whole layer in front of the tokens, and are removed from its output. Layers below the state read many
+    windows at once.
     """
 
     together = TOGETHER
@@ -57,7 +57,7 @@ class MemoryDecoder(WithMemory):
 
     @property
     def _stack(self) -> nn.Module:
-        """The part of the model that has its layers."""
+        """The part of the model that holds its layers."""
         return getattr(self.base_model, "decoder", self.base_model)
 
     @property
@@ -72,7 +72,7 @@ class MemoryDecoder(WithMemory):
         return table.weight[getattr(table, "offset", 0):]
 
     def _embedded(self, ids: Tensor, start: int = 0) -> Tensor:
-        """The tokens of a window, an opening token in front (B, T, d)."""
+        """The embedded tokens of a window (B, T, d), with the opening token in front if there is one."""
         if self.n_opening and not start:
             ids = F.pad(ids, (self.n_opening, 0), value=self.config.opening_token)
         hidden, places = embedded(self.get_input_embeddings(), ids), self._places()
@@ -96,7 +96,7 @@ class MemoryDecoder(WithMemory):
         if self.config.model_type not in FAMILIES:
             if rotation is not None:
                 more["position_embeddings"] = rotation
-            if "position_ids" in inspect.signature(layer.forward).parameters:  # vectors have that of the first token
+            if "position_ids" in inspect.signature(layer.forward).parameters:  # vectors get the first token's
                 places = torch.arange(start - n, start + hidden.shape[1], device=hidden.device)
                 more["position_ids"] = places.clamp(min=0)[None]
             return self._unknown_block(layer, hidden, before, mix, everywhere, more)
@@ -112,7 +112,7 @@ class MemoryDecoder(WithMemory):
                      mix=None if mix is None else inside, **more)
 
     def _unknown_block(self, layer, hidden, before, mix, everywhere, more):
-        """One layer of another family, whose inside is not known: vectors are in front of its input."""
+        """One layer of another family, whose internals are unknown: vectors go in front of its input."""
         n = 0 if before is None else before.shape[1]
         if mix is not None:
             raise ReproError(f"memory {short(self.config.memory['name'])} changes the attention inside a layer, and is "
@@ -134,7 +134,7 @@ class MemoryDecoder(WithMemory):
 
     def _reader(self, z, stride):
         """As in `WithMemory`. There is no cache if a layer takes none, or if a rotary embedding of type "longrope"
-        turns all keys in another way once the window is long."""
+        changes the rotation of all keys once the window is long."""
         if "longrope" in kinds_of_rotation(self.config) or not all(map(layer_cache_name, self._layers)):
             return super(WithMemory, self)._reader(z, stride)
         return super()._reader(z, stride)
@@ -152,7 +152,7 @@ def kinds_of_rotation(config) -> set[str]:
 
 
 def _rotated(layer: nn.Module, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """`x` (B, H, T, D) turned by the rotary embedding of the layer's own family."""
+    """`x` (B, H, T, D) rotated by the rotary embedding of the layer's family."""
     return importlib.import_module(type(layer).__module__).apply_rotary_pos_emb(x, x, cos, sin)[0]
 
 
@@ -197,21 +197,21 @@ def __getattr__(name: str) -> type:  # pickle looks for the class of a model her
 
 def decoder_of(name_or_path) -> tuple:
     """The config of a checkpoint (hub name or folder) and its class in transformers. Raises ReproError for a model that
-    is no decoder."""
+    is not a decoder."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 
     kind = config_of(None, name_or_path).get("model_type")
     known = isinstance(kind, str) and kind in CONFIG_MAPPING_NAMES
     config = AutoConfig.from_pretrained(str(name_or_path)) if known else None
     decodes = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-    # Without this setting BERT and its kin see later tokens even in their class for causal language modeling.
+    # Without this setting, BERT and similar models see later tokens even in their class for causal language modeling.
     if not decodes or type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         raise ReproError(f"{name_or_path} is a checkpoint of {kind}, which is no decoder; {KNOWN}.")
     return config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
 def plain_decoder(name_or_path) -> tuple:
-    """`decoder_of` a model that can be given a memory. Raises ReproError for another one."""
+    """`decoder_of` for a model that can be given a memory. Raises ReproError for any other model."""
     config, plain = decoder_of(name_or_path)
     if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
         raise ReproError(f"{name_or_path} is a mixture of experts ({config.model_type}), whose layers cannot be given "
@@ -221,7 +221,7 @@ def plain_decoder(name_or_path) -> tuple:
 
 @contextmanager
 def of_family(kind: str) -> Iterator[None]:
-    """Outside of FAMILIES, raise what a model cannot do as a ReproError: there each may need something of its own."""
+    """Outside of FAMILIES, turn every error into a ReproError: such a model may need something unknown here."""
     try:
         yield
     except Exception as error:
@@ -233,8 +233,8 @@ def of_family(kind: str) -> Iterator[None]:
 
 @torch.no_grad()
 def check_reading(model: MemoryDecoder) -> None:
-    """Raise ReproError for a model outside of FAMILIES whose layers alone are not the plain model, because that does
-    something around them, or that cannot read two windows with its memory."""
+    """Check a model outside of FAMILIES. Raises ReproError if its layers, one after the other, do not reproduce the
+    plain model, which may do more than its layers, or if it cannot read two windows with its memory."""
     kind = model.config.model_type
     if kind in FAMILIES:
         return
@@ -256,7 +256,7 @@ def check_reading(model: MemoryDecoder) -> None:
 
 @contextmanager
 def _plain_attention(model: MemoryDecoder) -> Iterator[None]:
-    """Within it the base of `model` reads with the attention of transformers, as the plain model does."""
+    """Inside the `with` block, the base of `model` uses transformers' attention, as the plain model does."""
     own = model.config._attn_implementation
     model.config._attn_implementation = "eager"
     try:

@@ -1,4 +1,4 @@
-"""GPT-2 with any of the memories in `repro.recurrence.memories`, and how all decoders with a memory are loaded."""
+"""GPT-2 with any of the memories in `repro.recurrence.memories`, and the loading of all decoders with a memory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from repro.recurrence.memories import complete
 from repro.recurrence.module import RecurrenceConfig, check_same, check_settings
 from repro.recurrence.windowed import check_attention, in_class
 
-BASE = "openai-community/gpt2"  # if the checkpoint can be read
+BASE = "openai-community/gpt2"  # an example, for messages about checkpoints
 
 
 class GPT2WithMemory(WithMemory, GPT2LMHeadModel):
@@ -63,7 +63,7 @@ class MemoryLM(GPT2WithMemory):
     (True, 'gated')
     """
 
-    def __init__(self, config: GPT2Config, memory: dict | None = None):  # types are checked as they stand here
+    def __init__(self, config: GPT2Config, memory: dict | None = None):  # `checked` reads these types
         super().__init__(config, memory)
 
     @classmethod
@@ -71,7 +71,7 @@ class MemoryLM(GPT2WithMemory):
         """Load a saved model with a memory, or put a fresh memory, described by `complete`, into a decoder.
 
         A decoder other than GPT-2 becomes a `repro.recurrence.decoders.MemoryDecoder`, with the same methods.
-        Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, for a model that
+        Raises ReproError if `memory` contradicts the saved model or is missing and none was saved, for a model that
         cannot be given a memory, and for a missing or damaged checkpoint.
         """
         def check(name_or_path, stored):
@@ -105,9 +105,9 @@ class RecurrentLM(Recurrent, GPT2WithMemory):
     @classmethod
     def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
         """Load a saved RecurrentLM, or attach a fresh recurrence module to a decoder: its folder, its hub name, or the
-        name of a model that `repro models fetch` brought, such as gemma-3-270m.
+        name of a model that `repro models fetch` downloaded, such as gemma-3-270m.
 
-        A decoder other than GPT-2, such as Llama or Gemma, gets a class of its own with the same methods. Raises
+        A decoder other than GPT-2, such as Llama or Gemma, becomes a class of its own with the same methods. Raises
         ReproError for other models, if `recurrence` contradicts the saved model, and for a missing or damaged
         checkpoint.
         """
@@ -121,7 +121,7 @@ class RecurrentLM(Recurrent, GPT2WithMemory):
 
 def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check: Callable, **kwargs) -> WithMemory:
     """A saved model of `cls`, or one made of a plain checkpoint and `given`, in evaluation mode. other: makes the class
-    of a decoder that is no GPT-2. check(name_or_path, stored): compares what was saved with what is given."""
+    of a decoder other than GPT-2. check(name_or_path, stored): compares what was saved with what is given."""
     with reading(name_or_path, BASE) as name_or_path:
         settings = config_of(None, name_or_path)
         kind, stored, new = settings.get("model_type"), settings.get(cls.setting), cls
@@ -140,7 +140,7 @@ def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check
         check(name_or_path, stored)
         if kind != "gpt2":
             with torch.device("meta"), of_family(kind):
-                new(config, given)  # refuses what cannot be read before its weights are
+                new(config, given)  # refuses an unsuitable model before its weights are read
         if stored is not None:
             model = whole(partial(PreTrainedModel.from_pretrained.__func__, new), kind, name_or_path, **kwargs)[0]
         else:
@@ -151,7 +151,7 @@ def _loaded(cls: type, other: Callable[[type], type], name_or_path, given, check
 
 
 def _named(stored: dict) -> dict:
-    """Stored settings as arguments of `complete`."""
+    """Stored settings under the argument names of `complete`."""
     return {"memory" if key == "name" else key: value for key, value in stored.items()}
 
 
@@ -159,12 +159,12 @@ def _named(stored: dict) -> dict:
 def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: torch.dtype = torch.float32,
                 **settings) -> WithMemory:
     """A decoder (hub name, folder, or fetched model) with a memory, in evaluation mode: GPT-2, Llama, Mistral, Qwen 2
-    or 3, Gemma 3, or another one whose layers get a rotary embedding. Memories that change the attention inside a
-    layer ("infini", "knn") fit the named ones alone.
+    or 3, Gemma 3, or another decoder with rotary positions or a table of positions. Memories that change the attention
+    inside a layer ("infini", "knn") work only in the families named here.
 
     memory: one of `repro.recurrence.MEMORIES`, with its own settings, such as `n_tokens=16` for "rmt"; None for a
     folder saved with one. `model(input_ids, window, overlap, labels, recompute)` returns loss and logits.
-    Raises ReproError for an unknown memory or setting, another model, and if another memory was saved.
+    Raises ReproError for an unknown memory or setting, for any other model, and if a different memory was saved.
 
     >>> from repro.models import gpt2_mini, save_model
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")

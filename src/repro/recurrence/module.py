@@ -31,10 +31,11 @@ class RecurrenceConfig:
     layers. positions: pool "all" positions of a window, or only those "passed" when the next window starts; with
     overlapping windows, the others are read again there (footnote 3). zero_init: the last layer of the feedforward
     network starts at 0, so that a fresh module gives every window the same h_prev of zeros; not in the paper.
-    residual: the pooled input of `insert_layer` is added to h_prev, which then looks like a token of the window before,
-    so that the layer can use it at once; not in the paper. normalize: the feedforward network reads pooled outputs
-    divided by their root mean square, and its own output is multiplied by that of the pooled input; not in the paper,
-    and needs residual. States with a few huge coordinates, such as Gemma's, then train at usual rates.
+    residual: the pooled input of `insert_layer` is added to h_prev, which then looks like a token of the previous
+    window, so that the layer can use it at once; not in the paper. normalize: the feedforward network reads pooled
+    outputs divided by their root mean square, and its output is multiplied by the root mean square of the pooled input;
+    needs residual, and is not in the paper. States with a few huge coordinates, such as Gemma's, then train at usual
+    learning rates.
 
     >>> RecurrenceConfig(insert_layer=2).hidden_layers
     3
@@ -167,7 +168,7 @@ class Recurrence(nn.Module):
         return (z, layer_input) if self.config.residual else z
 
     def h_prev(self, state: Tensor | tuple[Tensor, Tensor] | None) -> Tensor | None:
-        """h_prev (B, n_embeddings, d_model) from such a state; None in a first window."""
+        """h_prev (B, n_embeddings, d_model) from the result of `state`; None in the first window."""
         if state is None:
             return None
         return self(*state) if isinstance(state, tuple) else self(state)

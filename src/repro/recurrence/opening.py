@@ -1,4 +1,4 @@
-"""A token in front of every window, for models that have learned to rest their attention on it, such as Gemma."""
+"""A token in front of every window, for models that use it as an attention sink, such as Gemma."""
 
 from functools import partial
 
@@ -12,9 +12,9 @@ def open_windows(model: nn.Module) -> int:
     """Make a model of transformers read `config.opening_token` in front of every text it is given; return how many
     tokens that adds, 0 if its config names none.
 
-    The token takes the first position and is no target: the states and logits are those of the given ids alone.
-    With a key/value cache it is read with the first part of a text. Padding would separate the two, so the model
-    refuses a mask.
+    The token takes the first position and is not a target: the states and logits are those of the given ids alone.
+    With a key/value cache it is read with the first part of a text. Padding would separate the token from the
+    text, so the model refuses a mask.
     """
     token = getattr(model.config, "opening_token", None)
     if token is None:
@@ -40,6 +40,6 @@ def _in_front(token: int, base: nn.Module, args: tuple, kwargs: dict):
 
 def _taken_off(base: nn.Module, args: tuple, kwargs: dict, output):
     cache = cache_in(kwargs)
-    if cache is None or cache.get_seq_length() == kwargs["input_ids"].shape[1]:  # the first part
+    if cache is None or cache.get_seq_length() == kwargs["input_ids"].shape[1]:  # the first part of a text
         output.last_hidden_state = output.last_hidden_state[:, 1:]
     return output

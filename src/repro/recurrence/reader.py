@@ -39,7 +39,7 @@ class QuestionWindow(NamedTuple):
 @checked
 def question_windows(question: Sequence[int], context: Sequence[int], window: int = 512, bos: int = 0,
                      sep: int = 2) -> list[QuestionWindow]:
-    """A text in windows of `window` tokens, all full but the last, each of which starts with the question.
+    """Split a text into windows of `window` tokens that each start with the question; all but the last are full.
 
     question, context: token ids without special tokens. Every token of the context is in exactly one window.
     Raises ReproError for an empty question or context, for anything but ids, and for a question that leaves no room for
@@ -87,9 +87,9 @@ class RecurrentEncoder(PreTrainedModel):
 
     The mean over the non-padding tokens of a window's last layer goes through the module's feedforward network. One
     layer of the next window sees the result as key and value only. The class of a reader is `RecurrentBert` or
-    `RecurrentRoberta`, by its config. Base weights keep transformers' names (`bert.` or `roberta.`, and `qa_outputs.`),
-    new ones are under `answer_type.` and `recurrence.`. All tokens of a window have token type 0.
-    recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of another model.
+    `RecurrentRoberta`, depending on its config. Base weights keep transformers' names (`bert.` or `roberta.`, and
+    `qa_outputs.`), new weights are under `answer_type.` and `recurrence.`. All tokens of a window have token type 0.
+    recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of any other model.
 
     >>> from transformers import BertConfig
     >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -101,7 +101,7 @@ class RecurrentEncoder(PreTrainedModel):
 
     example = "google-bert/bert-base-uncased"  # a hub name
 
-    def __new__(cls, config: PretrainedConfig | None = None, *args, **kwargs):  # without one: copies
+    def __new__(cls, config: PretrainedConfig | None = None, *args, **kwargs):  # None when a model is copied
         kind = getattr(config, "model_type", None)
         return super().__new__(cls if config is None else _class_for(cls, kind, "config"))
 
@@ -128,12 +128,12 @@ class RecurrentEncoder(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, recurrence: RecurrenceConfig | None = None,
                         **kwargs) -> "RecurrentEncoder":
-        """Load a saved reader, or any BERT or RoBERTa checkpoint with fresh missing parts: its folder, its hub name, or
-        the name of a model that `repro models fetch` brought, such as minilm-l6.
+        """Load a saved reader, or any BERT or RoBERTa checkpoint, whose missing parts are new: its folder, its hub
+        name, or the name of a model that `repro models fetch` downloaded, such as minilm-l6.
 
         recurrence: for a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` is given.
         Raises ReproError if `recurrence` contradicts a saved model, and for a checkpoint that is damaged, incomplete or
-        of another model.
+        of another kind of model.
         """
         check_settings(recurrence)
         with reading(name_or_folder, cls.example) as name_or_folder:
@@ -169,7 +169,7 @@ class RecurrentEncoder(PreTrainedModel):
 
     @property
     def state_size(self) -> int:
-        """The numbers that one window passes on: its width, or with `residual` twice that."""
+        """How many numbers a window passes on: the hidden size, or twice that with `residual`."""
         return self.config.hidden_size * (1 + self.recurrence.config.residual)
 
     def added_parameters(self):
@@ -246,7 +246,7 @@ class RecurrentEncoder(PreTrainedModel):
     def _of_rows(self, ids, real, z, before, again):
         """`_read_window` for the rows that are not all padding, up to the longest; zeros elsewhere."""
         there, n = real.any(1), ids.shape[1]
-        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 1  # padding after it costs nothing
+        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 1  # padding beyond it is not computed
         ids, real = ids[:, :reached], real[:, :reached]
         if there.all():
             hidden, left = recomputed(again, self._read_window, ids, real, z, before)
@@ -334,7 +334,7 @@ def _block(layer: nn.Module, hidden: Tensor, h_prev: Tensor | None, mask: Tensor
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """(B, H, T, D); mask (B, 1, 1, keys): which keys can be seen. In bfloat16 on a CPU plain products are faster."""
+    """(B, H, T, D); mask (B, 1, 1, keys): which keys can be seen. In bfloat16 on a CPU, plain products are faster."""
     if query.dtype != torch.bfloat16 or query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, key, value, mask, dropout)
     scores = query * query.shape[-1]**-0.5 @ key.transpose(2, 3)

@@ -16,13 +16,13 @@ from repro.windows import Window, check_window, context_of, windows
 
 
 class WindowByWindow:
-    """A causal language model of transformers that reads a text window by window and carries a state, z, from each to
-    the next.
+    """A causal language model of transformers that reads a text window by window and carries a state, z, from each
+    window to the next.
 
     A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`. It
     reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or tuples of
-    tensors; the first z is None. It may also read the layers below the state for many windows at once, as they need no
-    z: `together` is then the number of tokens at once, and `_read_below` returns what `_read_window` gets more.
+    tensors; the first z is None. The layers below the state need no z, so it may also run them on many windows at
+    once: `together` is then the number of tokens at once, and `_read_below` returns more arguments for `_read_window`.
     """
 
     together = 1
@@ -43,19 +43,21 @@ class WindowByWindow:
                 return_logits: bool = True) -> CausalLMOutput:
         """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
 
-        window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; -100 is not
-        scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
-        from the window that scores it. The first window has no z.
+        window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; targets of
+        -100 are not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and
+        comes from the window that scores it. The first window has no z.
         recompute: what the backward pass computes again instead of storing: "none", each "layer" (including the output
         layer), each "window" (which stores only z, if `return_logits` is False), or each window and, within it, each
-        layer ("window+layer"). The last two read windows one by one, and so may draw another dropout than the others.
-        recurrent: False reads every window as a first one; a `RecurrentLM` is then plain GPT-2 on separate windows.
+        layer ("window+layer"). The last two read windows one by one, so their dropout may differ from that of the
+        others.
+        recurrent: False reads every window as if it were the first; a `RecurrentLM` is then plain GPT-2 on separate
+        windows.
         truncate: detach z before every `truncate`-th window; None never detaches. With 1, the module's feedforward
         layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
         windows.
 
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, labels of
-        another shape, and ids and labels that the model does not know.
+        another shape, and ids and labels outside the model's vocabulary.
         """
         window = context_of(self) if window is None else window
         check_window(window, overlap, context_of(self))
@@ -131,9 +133,9 @@ class WindowByWindow:
         """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
-        `overlap` tokens. The cost per token does not grow with length. A model whose memory is vectors before a
-        window, as the recurrence module is, reads a new token with a key/value cache; one whose `Memory.before` is None
-        reads its window again.
+        `overlap` tokens. The cost per token does not grow with length. A model whose memory consists of vectors
+        before a window, as with the recurrence module, reads a new token with a key/value cache; if `Memory.before` is
+        None, every new token reads its whole window again.
         Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
         """
         window = context_of(self) if window is None else window
@@ -157,13 +159,13 @@ class WindowByWindow:
         return tokens
 
     def _reader(self, z, stride: int) -> Callable[[Tensor], Tensor]:
-        """A function from the tokens of one window (B, n), more at each call, to the last hidden state (B, d). Here it
-        reads all of them at each call, which is right for every kind of state."""
+        """A function that maps the tokens so far of one window (B, n) to the last hidden state (B, d). This one reads
+        all of them at every call, which works for every kind of state."""
         return lambda ids: self._read_window(ids, z, stride)[0][:, -1]
 
 
 def check_attention(name: str, known: tuple[str, ...], model: str) -> None:
-    """Raise ReproError for an attention function that is none of `known`. model: what needs one of them."""
+    """Raise ReproError for an attention function that is not in `known`. model: the class that needs one."""
     if name not in known:
         raise ReproError(f"attn_implementation is {name!r:.60}; a {model} needs {' or '.join(known)}, which handles "
                          "the carried state.")

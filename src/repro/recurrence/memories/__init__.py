@@ -1,9 +1,9 @@
 """Memories that a decoder can carry from window to window, one small file each.
 
-A memory is a `Memory`: `read(layer, hidden, state, stride)` reads one window and returns the state for the next. All
-models read by it; the module of Yoshida et al. is "yoshida", which `repro.recurrence.RecurrentLM` has.
-A file of this folder with one such class is a memory under the name of the file: `block_recurrent.py` is
-"block-recurrent". `repro.recurrence.with_memory` puts one into a model.
+A memory is a `Memory`: `read(layer, hidden, state, stride, places)` reads one window and returns its hidden states and
+the state for the next. The module of Yoshida et al. is "yoshida", the memory of `repro.recurrence.RecurrentLM`. Each
+file of this folder defines one memory, which has the name of the file: `block_recurrent.py` is "block-recurrent".
+`repro.recurrence.with_memory` puts one into a model.
 """
 
 import pkgutil

@@ -15,15 +15,15 @@ State = Any  # a tensor or a tuple of tensors, the batch first in each
 
 @dataclass(frozen=True)
 class Carried:
-    """How a figure draws a state: in a few words, the blocks that it comes from and enters (-1: the input of the
-    first), and its cells."""
+    """How a figure draws a state: a few words, the blocks that it leaves and enters (-1: the input of the first), and
+    its cells."""
 
     words: str
     leaves: Sequence[int]
     enters: Sequence[int]
     rows: int = 1
     columns: int = 1
-    every: int = 0  # a gap after so many columns; 0 for none
+    every: int = 0  # columns between gaps; 0 for no gaps
     found: int = 0  # cells that are looked up; 0 for all of them
 
 
@@ -33,7 +33,7 @@ class Memory(nn.Module):
     A subclass takes the model's config and its own settings, by name. `defaults`: settings that differ from those of
     the constructor, for a variant of another memory. `detached`: no gradient passes through its state. `plain_start`: a
     window without a state is read as by the plain model. `n_below`: layers that the state does not reach, so that
-    many windows can be read there at once.
+    they can read many windows at once.
 
     >>> memory = MEMORIES["embeddings-4"]
     >>> issubclass(memory, Memory), memory.defaults
@@ -67,25 +67,25 @@ class Memory(nn.Module):
              places: Tensor | None) -> tuple[Tensor, State]:
         """Read one window: hidden states (B, T, d) after the final norm, and the next state.
 
-        hidden: (B, T, d) embedded tokens, the first `n_opening` of which are no text. The model uses as many of the
-        last hidden states as the window has tokens. places: (context, d) the model's position embeddings. They are None
-        if it has rotary ones. state: returned for the previous window; None if there is none.
+        hidden: (B, T, d) embedded tokens, the first `n_opening` of which are not text. The model uses as many of the
+        last hidden states as the window has tokens. places: (context, d) the model's position embeddings; None if it
+        has rotary ones. state: returned for the previous window; None if there is none.
         stride: tokens until the next window starts, None for all: tokens that are read again there need not be
         remembered.
 
         `layer(index, hidden, before=None)` is one block of the model (the last one with the final norm). It returns
         hidden states (B, T, d). Every position also sees `before` (B, E, d), vectors used as earlier inputs of the
         block, at the positions before 0. In a block with a sliding window, the first `everywhere` keys are seen at any
-        distance; by default those are the E. With `layer(index, hidden, mix=..., state=(...))`, the block's attention
-        returns the first result of `mix(query, key, value, out, *state)`, where `out` is its ordinary result. query
-        and out are (B, H, T, D), key and value (B, `n_key_head`, T, D), without rotary positions. The second result is
-        returned with the hidden states.
+        distance; by default these are the E vectors. With `layer(index, hidden, mix=..., state=(...))`, the block's
+        attention returns the first result of `mix(query, key, value, out, *state)`, where `out` is its ordinary result.
+        query and out are (B, H, T, D), key and value (B, `n_key_head`, T, D), without rotary positions. The second
+        result is returned with the hidden states.
         """
         raise NotImplementedError
 
     def before(self, state: State | None) -> dict[int, Tensor] | None:
-        """The vectors (B, E, d) before each layer's window, if these are all that a window sees of the state: it is
-        then generated with a key/value cache. None: the memory has no cache, and every new token reads its window
+        """The vectors (B, E, d) before each layer's window, if a window sees nothing else of the state:
+        generation then uses a key/value cache. None: no cache is possible, and every new token reads its window
         again."""
         return None
 
@@ -130,7 +130,7 @@ class Memory(nn.Module):
 
 
 def settings_of(kind: type[Memory], name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a kind of memory, its defaults where none is given. Raises ReproError for an unknown one."""
+    """All settings of a kind of memory, with defaults for those not given. Raises ReproError for an unknown setting."""
     known = kind.settings()
     own = {**kind.defaults, **given}
     for key, value in own.items():

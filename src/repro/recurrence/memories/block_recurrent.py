@@ -16,9 +16,9 @@ class BlockRecurrent(Memory):
     Sections 3.1 to 3.3, in the form that the paper found best: the fixed gate, s' = g * s + (1 - g) * W c with
     g = sigmoid(b), and no feedforward network for the state ("skip"). State: s (B, n_states, d), 0 before the first
     window, which does not see it. Learned vectors distinguish the states. Three things differ from the paper. One
-    softmax covers states and tokens; the paper concatenates two. The result that tokens read is added to the layer's
-    input; in the paper, to its attention output. Its output projection starts at zero, so that the model starts as the
-    plain one.
+    softmax covers states and tokens; the paper concatenates the results of two. The tokens' attention to the state is
+    added to the layer's input; in the paper, to its attention output. Its output projection starts at zero, so that the
+    model starts as the plain one.
     """
 
     def __init__(self, config, *, layer: int = 1, n_states: int = 16):
@@ -36,7 +36,7 @@ class BlockRecurrent(Memory):
 
     def reset_parameters(self):
         nn.init.normal_(self.ids)
-        nn.init.ones_(self.bias)  # 0.73 of s stays
+        nn.init.ones_(self.bias)  # 0.73 of s is kept
         nn.init.zeros_(self.read_out.weight)
         nn.init.zeros_(self.read_out.bias)
 

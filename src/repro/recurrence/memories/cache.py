@@ -9,12 +9,12 @@ from repro.recurrence.memories.base import Carried, Memory
 class Cache(Memory):
     """Every layer also sees its own inputs in the previous window; no gradient passes through them.
 
-    Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps those of a reading that saw a
-    cache itself; it is trained this way from the start. States of states are far from the training data of other
-    models. So every window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next
-    window follows them, from position `stride` on, and is read exactly like the end of one window over both; an
-    opening token is kept with them. Its scores and cost equal those of the plain model with windows of T + stride
-    tokens that overlap by T; only in training, no gradient reaches the earlier part.
+    Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps the inputs of a reading that
+    itself saw a cache, because it is trained this way from the start. Other models have never seen such states. So
+    every window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next window
+    follows them, from position `stride` on, and is read exactly like the end of one window over both; an opening token
+    is kept with them. Scores and cost equal those of the plain model with windows of T + stride tokens that overlap by
+    T; only in training, no gradient reaches the earlier part.
     Raises ReproError if the context has fewer than T + stride positions.
     """
 
@@ -39,7 +39,7 @@ class Cache(Memory):
 
     def _alone(self, layer, hidden, stride):
         """The inputs of all layers for a window without a predecessor, (B, L, stride, d), and the complete input of the
-        last layer (B, T, d). An opening token is one of the stride."""
+        last layer (B, T, d). An opening token adds one position to each."""
         entered = [hidden]
         for index in range(self.n_layer - 1):
             entered.append(layer(index, entered[-1]))

@@ -12,11 +12,11 @@ BY = ("mean", "convolution")
 class Compressed(Memory):
     """Every layer also sees its own inputs in the last `windows` windows, with `rate` neighbors compressed into one.
 
-    Section 3.1 and Algorithm 1; from its compression functions, the "mean" and a strided "convolution", one
-    for all layers, which starts as the mean. State: for each window (B, L, T // rate, d), the oldest first.
-    The oldest T % rate positions of a window are left out. Unlike in the paper, there is no uncompressed memory, and
-    gradients pass through. Positions restart in every window; a learned vector per layer and age, initially zero, is
-    added to the stored states to encode how many windows ago they were.
+    Section 3.1 and Algorithm 1, with two of the paper's compression functions: the "mean", and a strided
+    "convolution", one for all layers, which starts as the mean. State: for each window (B, L, T // rate, d), the oldest
+    first. The oldest T % rate positions of a window are left out. Unlike in the paper, there is no uncompressed memory,
+    and gradients pass through. Positions restart in every window; a learned vector per layer and age, initially zero,
+    is added to the stored states to encode how many windows ago they were.
     """
 
     def __init__(self, config, *, rate: int = 8, windows: int = 4, by: str = "mean"):

@@ -4,6 +4,6 @@ from repro.recurrence.memories.yoshida import Yoshida
 
 
 class FourEmbeddings(Yoshida):
-    """`Yoshida` whose feedforward network makes four vectors of z, which all layers see."""
+    """`Yoshida` whose feedforward network turns z into four vectors, which all layers see."""
 
     defaults = {"insert": "every", "n_embeddings": 4}

@@ -11,10 +11,10 @@ class Infini(Memory):
     """Each head mixes its attention with what its queries recall from the keys and values of all earlier windows.
 
     Equations 3 to 10, with the linear update. With s = ELU + 1, a query recalls s(Q) M / (s(Q) n). A head returns
-    g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head. A window adds s(K)^T V to M and the
+    g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b per head. A window adds s(K)^T V to M and the
     sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D) for H heads of keys, sums in the precision of the
     weights, which are loaded in single precision. The first window recalls nothing and is read as by the plain model.
-    As in the paper, queries and keys are without rotary positions; GPT-2's positions are in its embeddings, and stay.
+    As in the paper, queries and keys have no rotary positions; GPT-2's positions are part of its embeddings, and stay.
     """
 
     def __init__(self, config):

@@ -10,11 +10,11 @@ from repro.recurrence.memories.base import Carried, Memory
 class NearestKeys(Memory):
     """In one layer every query also finds the `k` cached keys nearest to it, and a gate mixes both results.
 
-    Section 3, Equation 1: a head returns g * found + (1 - g) * attention with g = sigmoid(b), one learned b a head;
-    found is softmax attention to the k keys with the largest products alone. State: keys and values of the last
+    Section 3, Equation 1: a head returns g * found + (1 - g) * attention with g = sigmoid(b), one learned b per head;
+    found is softmax attention to only the k keys with the largest products. State: keys and values of the last
     `n_tokens` tokens, each (B, H, n, D), H heads of keys; no gradient passes through them. The search is exact
     (approximate in the paper), and keys and queries are not normalized. As in the paper, they are compared without
-    rotary positions; GPT-2's positions are in its embeddings, and stay.
+    rotary positions; GPT-2's positions are part of its embeddings, and stay.
     """
 
     detached = True

@@ -8,13 +8,12 @@ from repro.recurrence.memories.base import Carried, Memory
 
 
 class RecurrentMemoryTransformer(Memory):
-    """The input of a window is [m, tokens, m]; what the model makes of the last part is the next window's m.
+    """The input of a window is [m, tokens, m]; the model's output for the last part is the next window's m.
 
-    Section 3.3 ("Recurrent Memory Transformer"). State: m (B, n_tokens, d). The mask stays causal, so the first part
-    is what all tokens read and the last what has seen them all. The first window's m is learned: the window is read
-    with it, not as the plain model would. With position embeddings, memory tokens have no position, and those of the
-    text keep theirs. Rotary positions count all tokens, and layers with a sliding window see the first part from
-    anywhere.
+    Section 3.3 ("Recurrent Memory Transformer"). State: m (B, n_tokens, d). The mask stays causal, so all tokens see
+    the first part, and the last part sees all tokens. The first window's m is learned, so even that window is not read
+    as by the plain model. With position embeddings, memory tokens have no position, and text tokens keep theirs.
+    Rotary positions count all tokens, and layers with a sliding window see the first part at any distance.
     """
 
     plain_start = False
@@ -23,7 +22,7 @@ class RecurrentMemoryTransformer(Memory):
         super().__init__(config)
         if n_tokens < 1:
             raise ReproError(f"n_tokens of memory 'rmt' is {n_tokens}; it must be at least 1.")
-        scaled = config.model_type == "gemma3_text"  # embeddings times the root of their width
+        scaled = config.model_type == "gemma3_text"  # multiplies embeddings by the root of their width
         spread = getattr(config, "initializer_range", None) or getattr(config, "init_std", 0.02)  # so named in OPT
         self.n_tokens, self.spread = n_tokens, spread * (self.d_model**0.5 if scaled else 1)
         self.first = nn.Parameter(torch.zeros(n_tokens, self.d_model))

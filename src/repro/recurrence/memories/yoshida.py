@@ -9,9 +9,9 @@ from repro.recurrence.module import Recurrence, RecurrenceConfig
 class Yoshida(Memory):
     """z = the layers' weighted mean over a window (Equation 1), then h_prev = feedforward(z) before the next window.
 
-    State: z (B, d), of the last window only: information from older windows has to have passed through the
-    hidden states of those between. With `residual`, a pair of z and the pooled input of `insert_layer`. The settings
-    are those of `RecurrenceConfig`. `repro.recurrence.RecurrentLM` is a model with this memory.
+    State: z (B, d), of the last window only: information from older windows reaches it only through the hidden states
+    of the windows between. With `residual`, a pair of z and the pooled input of `insert_layer`. The settings are those
+    of `RecurrenceConfig`. `repro.recurrence.RecurrentLM` is a model with this memory.
     """
 
     def __init__(self, config, **settings):

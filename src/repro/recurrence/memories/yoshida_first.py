@@ -4,6 +4,6 @@ from repro.recurrence.memories.yoshida import Yoshida
 
 
 class YoshidaFirst(Yoshida):
-    """`Yoshida` whose h_prev enters layer 0: of six layers, as deep as the paper's second of twelve."""
+    """`Yoshida` whose h_prev enters layer 0: with six layers, the relative depth of the paper's second of twelve."""
 
     defaults = {"insert_layer": 0}
