@@ -73,8 +73,8 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
                          "and make it again.") from error
     except OSError as error:
         if Path(name_or_folder).is_dir() and any(Path(name_or_folder).iterdir()):
-            raise ReproError(f"the folder {name_or_folder} holds no whole checkpoint ({str(error).splitlines()[0]}); "
-                             "delete it and make it again, or give one with config.json and model.safetensors."
+            raise ReproError(f"the folder {name_or_folder} holds no complete checkpoint ({str(error).splitlines()[0]})"
+                             "; delete it and make it again, or give one with config.json and model.safetensors."
                              ) from error
         if isinstance(error.__cause__, LocalEntryNotFoundError):  # neither in the hub's cache nor reachable now
             raise ReproError(f"there is no checkpoint '{name_or_folder}' here, and the hub is out of reach; connect if "

@@ -48,4 +48,4 @@ def check_logits(config) -> None:
     """Raise ReproError for a model whose logits are more than the product of its states and its output layer."""
     if name := changed_logits(config):
         raise ReproError(f"{name} of this {config.model_type} is {getattr(config.get_text_config(), name)}, so its "
-                         "logits are no plain product of states and weights; give a model without it.")
+                         "logits are not a plain product of states and weights; give a model without it.")

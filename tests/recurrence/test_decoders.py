@@ -500,7 +500,7 @@ def test_a_model_that_changes_its_logits_is_refused(tmp_path, kind, changes, nam
         refused += [lambda: with_memory(tmp_path, "gated"), lambda: Opened(plain, 1, 8)]
         assert states_and_head(plain, text(9))[1] is None  # scored by its own logits
     for make in refused:
-        with pytest.raises(ReproError, match=f"{name} of this {kind} is .*, so its logits are no plain product"):
+        with pytest.raises(ReproError, match=f"{name} of this {kind} is .*, so its logits are not a plain product"):
             make()
     ids = text(9, batch=1)[0]
     with torch.no_grad():

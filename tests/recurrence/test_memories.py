@@ -347,7 +347,7 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2
         save_file(kept, weights, {"format": "pt"})
     elif damage == "a T5":
         (tmp_path / "there/config.json").write_text('{"model_type": "t5"}')
-    told = {"cut in half": "there is damaged", "no weights": "there holds no whole checkpoint",
+    told = {"cut in half": "there is damaged", "no weights": "there holds no complete checkpoint",
             "no folder": "no checkpoint .*not here", "one weight gone": "there lacks 1 weights, .*h.1.mlp.c_fc.weight",
             "a T5": "there is a checkpoint of t5, (not of gpt2|which is no decoder)"}
     with pytest.raises(ReproError, match=told[damage]) as raised:

@@ -157,7 +157,7 @@ def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:
     types = getattr(config, "layer_types", None)
     if types and LAYERS[1] not in types:
         raise ReproError(f"layer_types of this {config.model_type} names no {LAYERS[1]}, so '{name}' would change "
-                         "nothing; set it for the layers that shall have a window.")
+                         "nothing; set it for the layers that should have a window.")
     if types and layer is not None:
         return types[layer] == LAYERS[0]
     if window != UNSAID:
@@ -195,7 +195,7 @@ def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_f
         kind = PATTERNS[name.removeprefix(PREFIX)]
         kind(**_settings(name, kind, config))  # bad settings raise here, not later in a cache
     if use_vmap or mask_function.__name__ == "or_mask":
-        raise ReproError(f"this model lays a mask function of its own over its attention (images, prefixes); '{name}' "
+        raise ReproError(f"this model adds its own mask to its attention (images, prefixes); '{name}' "
                          "does not know it. Give the model a mask (B, 1, N, N), or take attn_implementation='sdpa'.")
     whole = isinstance(q_offset, int) and q_offset == kv_offset == 0 and q_length == kv_length
     neighbours = None

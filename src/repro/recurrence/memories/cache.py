@@ -13,8 +13,9 @@ class Cache(Memory):
     itself saw a cache, because it is trained this way from the start. Other models have never seen such states. So
     every window is also read alone, at positions 0 .. T-1, and the inputs of that reading are kept. The next window
     follows them, from position `stride` on, and is read exactly like the end of one window over both; an opening token
-    is kept with them. Scores and cost equal those of the plain model with windows of T + stride tokens that overlap by
-    T; only in training, no gradient reaches the earlier part.
+    is kept with them. Scores equal those of the plain model with windows of T + stride tokens that overlap by
+    T; only in training, no gradient reaches the earlier part. The second reading costs one more pass, except for its
+    last layer.
     Raises ReproError if the context has fewer than T + stride positions.
     """
 
