@@ -120,7 +120,7 @@ class CheckRow:
 
     @property
     def ok(self) -> bool:
-        """Whether both values are equal."""
+        """Whether the expected and the found value are equal."""
         return self.expected == self.found
 
 

@@ -1,7 +1,7 @@
 """De-tokenizers: turn corpora that were split into words into normal text, and back (Radford et al. 2019, 3.1).
 
-WikiText and LAMBADA have spaces around punctuation, and marks such as " @-@ ", which no other text has. This costs a
-model that was not trained on them. Without them, the score is still that of the corpus as long as nothing is lost:
+WikiText and LAMBADA have spaces around punctuation, and marks such as " @-@ ", which no other text has. They raise the
+loss of a model that was not trained on them. Without them, the score is still valid for the corpus if nothing is lost:
 `invert(apply(x)) == x` for every string x.
 
 This is ensured as follows. The words of a line are separated by spaces. Rules decide which words directly follow the
@@ -23,7 +23,7 @@ LONGEST = 64  # words in a chunk, which is read again with every word that is ad
 
 @dataclass(frozen=True)
 class Detokeniser:
-    """How the words of a corpus are joined, and read back.
+    """The rules that join the words of a corpus and split the text again.
 
     joins: words of a line -> for each, whether it directly follows the previous one.
     write: words of a chunk -> the chunk. read: a chunk without a mark -> its words.
@@ -49,7 +49,7 @@ class Detokeniser:
         return " " + "\n".join([*map(self._without_edges, lines), last and self._without_edges(last, blank=None)])
 
     def invert(self, text: str) -> str:
-        """The text that `apply` wrote as `text`."""
+        """The original of a `text` that `apply` returned."""
         if not self._edged(check_text(text, "the text")):
             return "\n".join(self._words(line) for line in text.split("\n"))
         *lines, last = text[1:].split("\n")
@@ -92,7 +92,7 @@ class Detokeniser:
             start = stop
 
     def _longer(self, words: Sequence[str], joined: list[bool], start: int, stop: int) -> tuple[str, int] | None:
-        """The chunk with one to three words more, and where it ends; None if there is none to be read back."""
+        """The chunk with one to three more words, and its end; None if no such chunk can be read back."""
         for end in range(stop + 1, min(stop + 3, len(words)) + 1):
             if not joined[end - 1] or end - start > LONGEST:
                 return None

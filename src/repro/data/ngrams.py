@@ -1,8 +1,8 @@
 """The share of a text that was in a training text: runs of 8 words in a Bloom filter (Radford et al. 2019, section 4).
 
-A Bloom filter answers "have I seen this" in a few bits for each thing seen, however long. It never answers "no" for a
-thing that was seen; it answers "yes" for one that was not at a rate chosen in advance, here 1 in 100 million as in the
-paper.
+A Bloom filter answers "have I seen this item" with a few bits per item, however long the item is. It never answers "no"
+for an item that was seen. For an unseen item it answers "yes" at a rate chosen in advance, here 1 in 100 million as in
+the paper.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ def normalise(text: str) -> str:
 class NgramFilter:
     """The runs of `n` words of training texts, in a Bloom filter of fixed size.
 
-    capacity: how many different runs it may hold. error_rate: of a full one, the chance that a run is found that is not
+    capacity: how many different runs it may hold. error_rate: the chance that a full filter reports a run that is not
     in it. The hash is fixed: the same texts give the same answers in every process and on every machine.
-    Raises ReproError for numbers out of range, a filter larger than the memory of this machine, and when it is asked to
-    hold more.
+    Raises ReproError for numbers out of range, a filter larger than the memory of this machine, and more runs than its
+    capacity.
 
     >>> train = NgramFilter(capacity=1_000, n=3)
     >>> train.update(["One, two, three, four!"])
@@ -59,10 +59,10 @@ class NgramFilter:
         self._bloom = Bloom(capacity, error_rate, int)  # what it is given are hashes already
 
     def update(self, texts: Iterable[str]) -> None:
-        """Add every run of `n` words of each of `texts`; none goes from one text to the next. "<|endoftext|>" in a text
-        is a word of it.
+        """Add every run of `n` words of each of `texts`; no run crosses texts. "<|endoftext|>" in a text counts as a
+        word.
 
-        Raises ReproError when there are more different ones than its capacity; it then holds the first of them.
+        Raises ReproError for more different runs than its capacity; it then holds the first of them.
         """
         for key in (_hash(gram) for text in _listed(texts) for gram in grams(text, self.n)):
             if key not in self._bloom:
@@ -83,7 +83,7 @@ class NgramFilter:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that the filter itself takes, full or not."""
+        """The size of the filter in bytes, however full it is."""
         return self._bloom.size_in_bits // 8
 
     def found(self, text: str) -> Iterator[bool]:
@@ -106,7 +106,7 @@ class Overlap:
 
     @property
     def share(self) -> float | None:
-        """`found` of `n_grams`, 0 to 1; None where no text has a whole run (under 8 words)."""
+        """`found` of `n_grams`, 0 to 1; None if no text has a whole run (under 8 words)."""
         return self.found / self.n_grams if self.n_grams else None
 
 
@@ -131,7 +131,7 @@ def overlap(texts: Iterable[str], filter: NgramFilter) -> Overlap:
 
 
 def grams(text: str, n: int) -> Iterator[str]:
-    """The runs of `n` words of a text, normalised, in order; none of a text with fewer words."""
+    """The runs of `n` words of a text, normalised, in order; none for a text with fewer words."""
     found = words(text)
     return (" ".join(found[k:k + n]) for k in range(len(found) - n + 1))
 

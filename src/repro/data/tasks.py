@@ -18,7 +18,7 @@ from repro.errors import ReproError, check_whole, unknown
 class Task:
     """Rows to train on and to be tested on: the first `n_train` and `n_test` (None: all) of two splits of a corpus.
 
-    named: whether the corpus' file gives labels by name; else by number, or scores.
+    named: whether the file of the corpus has labels by name; otherwise it has numbers or scores.
 
     >>> from dataclasses import replace
     >>> replace(task("sst2"), n_train=100).n_train
@@ -53,7 +53,7 @@ class Task:
                              f"{place}.")
 
     def label_text(self, label: int | float) -> int | float | str:
-        """A label as the file writes it."""
+        """A label as written in the file."""
         return corpus(self.corpus).labels[label] if self.named else label
 
 

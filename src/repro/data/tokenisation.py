@@ -36,7 +36,7 @@ CUT = "\ufffd"  # what a decoder writes for a byte that is no character
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """A tokenizers.Tokenizer (`backend`) with the few things the study needs of it.
+    """A tokenizers.Tokenizer (`backend`) with the few methods that the study needs.
 
     >>> coder = train_bpe(["the cat sat on the mat"] * 9, 270)
     >>> coder.decode(coder.encode("the mat sat")), coder.vocab_size
@@ -136,16 +136,16 @@ class Tokeniser:
     def touching(self, text: str, strings: Sequence[str]) -> np.ndarray:
         """Which tokens of `encode(text)` hold a character of one of `strings` (without blanks): (n,) bool.
 
-        A string may be several tokens, and a token may hold the blank before it: all of these touch it.
+        A string may span several tokens, and a token may also hold the blank before it: all of these touch the string.
         """
         inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), check_text(text, "the text")), len(text))))
         starts, stops = self.offsets(text).T
         return inside[stops] > inside[starts]
 
     def offsets(self, text: str) -> np.ndarray:
-        """Where the tokens of `encode(text)` lie in it: (n, 2) int, the first character of each and the one after it.
+        """Where each token of `encode(text)` is in `text`: (n, 2) int, its first character and one past its last.
 
-        A character of several tokens belongs to each of them.
+        A character that spans several tokens belongs to each of them.
         """
         found, start, text = [np.zeros((0, 2), int)], 0, self._readable(text)
         for piece in pieces(text, between=self._between):
@@ -165,7 +165,7 @@ class Tokeniser:
         """The number of UTF-8 bytes that `ids` encode, also if they end inside a character.
 
         `decode` would give U+FFFD there, which is three bytes. Exact for byte-level BPE and for BPE with fallback to
-        bytes. Others are counted by what `decode` gives, of a character that is cut one for each byte token.
+        bytes. For others it counts the bytes that `decode` gives, and in a cut character one for each byte token.
         """
         from tokenizers import decoders
 
@@ -289,7 +289,7 @@ def _ids(values: Iterable[int], tokeniser: Tokeniser | Bytes) -> list[int]:
 
 
 def _half(text: str) -> str:
-    """The part of a text that is no character, in words; "" if there is none."""
+    """A description of the part of a text that is not a character; "" if there is none."""
     found = _SURROGATE.search(text)
     return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
@@ -303,7 +303,7 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _any(strings: Sequence[str]) -> str:
-    """A regular expression that finds each of `strings`. Raises ReproError for one that is empty or no text."""
+    """A regular expression that finds each of `strings`. Raises ReproError for an empty one or a non-string."""
     if isinstance(strings, str) or not all(isinstance(one, str) and one for one in strings):
         raise ReproError(f"strings are {strings!r:.60}; give a list of texts that are not empty.")
     return "|".join(map(re.escape, strings))
@@ -324,8 +324,8 @@ class Tokens:
     ids: (n,) int32, starting with `bos`; books are each preceded by `bos`, WikiText's articles are not.
     starts: (documents,) index in `ids` of each document's first token.
     n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes, without what is never predicted.
-    targets: (n,) bool, which tokens are to be predicted; the others are context alone. None: all of them.
-    never: the strings that are not, such as "<unk>". Raises ReproError for parts that do not fit together.
+    targets: (n,) bool, which tokens are to be predicted; the others are only context. None: all of them.
+    never: the strings that are never predicted, such as "<unk>". Raises ReproError for parts that do not match.
 
     >>> books = tokens("synthetic-books", "test", tokeniser("word", corpus="synthetic-books"), n_documents=2)
     >>> len(books.starts), bool(books.ids[0] == books.bos), books.joined
@@ -365,7 +365,7 @@ class Tokens:
         return None if self.targets is None else self._document(k, self.targets, True)
 
     def _document(self, k: int, values: np.ndarray, first: int) -> np.ndarray:
-        """`first`, then those of `values`, one a token, that belong to document k."""
+        """`first`, then the `values`, one per token, of document k."""
         check_whole(k, "document", 0, len(self) - 1)
         begin = int(self.starts[k])
         last = k + 1 == len(self.starts)
@@ -401,8 +401,8 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
            n_documents: int | None = None, names: Sequence[str] | None = None) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
 
-    n_documents: only the first so many by file name, in alphabetical order; None: all, as they lie. names: only those,
-    such as the `drawn` ones.
+    n_documents: only the first n_documents in alphabetical order of file names; None: all, in the order of the corpus.
+    names: only documents with these names, such as those from `drawn`.
     Raises ReproError for an unknown corpus, split or name, missing or damaged files, more documents than there are, and
     a full disk.
 
@@ -437,9 +437,9 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
 def drawn(corpus_name: str | Corpus, split: str, n: int, seed: int) -> tuple[str, ...]:
     """The names of `n` documents of `split` drawn at random by `seed`, in the order in which they are drawn.
 
-    A pure function, the same on every machine: documents are sorted by a hash of seed and name. So the first names of
-    a longer draw are those of a shorter one, and a document more or less in the corpus moves no other.
-    Raises ReproError for an unknown corpus or split, missing files, and unless there are as many documents.
+    A pure function, the same on every machine: documents are sorted by a hash of seed and name. So a longer
+    draw begins with the names of a shorter one, and adding or removing a document does not reorder the others.
+    Raises ReproError for an unknown corpus or split, missing files, and more names than documents.
 
     >>> drawn("synthetic-books", "test", 3, seed=0) == drawn("synthetic-books", "test", 5, seed=0)[:3]
     True
@@ -496,7 +496,7 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     "bpe": byte-level BPE with `vocab_size` ids, id 0 is <|endoftext|>.
     "masked-bpe": the same for masked models: <s> 0, <pad> 1, </s> 2, <unk> 3, and <mask> has the last id.
     "word": one id per word of an embedded corpus' lexicon; `vocab_size` is not used.
-    "byte": one id per byte that the train split has; `vocab_size` is not used.
+    "byte": one id per byte that occurs in the train split; `vocab_size` is not used.
     "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
     "roberta": RoBERTa's own (50,265 ids), from the hub; the rest is not used.
     "openai-gpt": GPT's own (40,478 ids, lower case, no <|endoftext|>), from the hub; the rest is not used.
@@ -531,13 +531,13 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
 def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", categories: bool = True) -> Tokeniser:
     """A tokeniser trained on `texts`, of at most `vocab_size` ids: fewer if the texts give no more merges.
 
-    level "byte" is GPT-2's: id 0 is <|endoftext|>, then 256 bytes, then merges, none across categories of characters
-    (a blank before a word excepted) unless `categories` is False: then they go anywhere within a line. Decoding gives
+    level "byte" is GPT-2's: id 0 is <|endoftext|>, then 256 bytes, then merges. Merges do not cross categories of
+    characters, except a blank before a word; with categories=False, they go anywhere within a line. Decoding gives
     back every text. level "word" is GPT's: lower case without accents, `</w>` at the end of a word, id 0 <|endoftext|>,
     id 1 <unk> for letters that the texts lack; decoding gives words with single blanks between them.
-    Empty texts are passed over. Raises ReproError for another level, for categories=False with words, and for fewer
+    Empty texts are skipped. Raises ReproError for another level, for categories=False with words, and for fewer
     than 257 ids or more than a million (`tokenizers` would reserve memory for them before it reads anything). Raises it
-    also for texts that are no list of strings, hold no word, or contain "<|endoftext|>" or a lone surrogate.
+    also for texts that are not a list of strings, hold no word, or contain "<|endoftext|>" or a lone surrogate.
 
     >>> coder = train_bpe(["low lower lowest"] * 9, 262)
     >>> [coder.decode([one]) for one in coder.encode("lower")]

@@ -1,11 +1,11 @@
 """WebText from links that people shared: which pages are kept, counted step by step (Radford et al. 2019, section 2.1).
 
-Its makers never published it, only how they made it. It holds pages that a link on Reddit with 3 karma or more leads
-to, none shared after December 2017, and of each page only its text. Wikipedia, on which language models are tested, and
-duplicates are left out; further cleaning is not described. The paper extracted the text with Dragnet and Newspaper,
-which are no longer kept up; here trafilatura does. The first of several near copies, found by MinHash, is kept.
+Its makers published only how they made it, not the texts. It holds the text of pages that were linked on Reddit with 3
+karma or more, up to December 2017. Wikipedia, on which language models are tested, and duplicates are left out; further
+cleaning is not described. The paper extracted the text with Dragnet and Newspaper, which are no longer maintained; here
+trafilatura does. The first of several near copies, found by MinHash, is kept.
 
-So this begins with links and the pages they led to. Nothing is fetched.
+The input here is links and the pages they led to; nothing is fetched.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Page:
 
 @dataclass(frozen=True)
 class WebText:
-    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order.
+    """documents: the pages that are kept, in order, by URL. dropped: URL and step of each other page, in order.
 
     >>> found = webtext([Page("https://a.example/1", karma=1, day="2017-03-31", html="")])
     >>> found.documents, found.dropped
@@ -70,9 +70,9 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
             similar: float = 0.8) -> WebText:
     """The texts of `pages` with at least `karma`, shared from day `first` to day `last`, without Wikipedia and copies.
 
-    similar: share of its runs of five words that a page has with an earlier one, of all that either has (Jaccard's
-    index, 0 to 1), from which it counts as a copy. None for a day: no limit.
-    Raises ReproError for a day that is none, numbers out of range, and without the packages.
+    similar: a page counts as a copy of an earlier one from this similarity on: the runs of five words that both have,
+    as a share of those that either has (Jaccard's index, 0 to 1). None for a day: no limit.
+    Raises ReproError for an invalid day, numbers out of range, and missing packages.
 
     >>> said = "The boats of {} came home before dusk, and every child of {} ran down to count them."
     >>> names = "Ann", "Bea", "Cid", "Dan", "Eve", "Fay", "Gus", "Hal"
@@ -116,7 +116,7 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
 
 
 def text(html: str) -> str:
-    """The text of a page without what surrounds it; "" where there are not even `LEAST` words of it."""
+    """The text of a page without menus and other surroundings; "" if it has fewer than `LEAST` words."""
     try:
         from trafilatura import extract
     except ImportError as error:
@@ -148,7 +148,7 @@ class _Copies:
         self.index, self.sketches = MinHashLSH(threshold=min(similar, 0.95), num_perm=size), {}
 
     def has(self, text: str) -> bool:
-        """Whether a text seen before is nearly this one; if not, it is kept in mind."""
+        """Whether a text seen before is nearly this one; if not, the text is added."""
         found = self.sketch(num_perm=self.size)
         found.update_batch([run.encode() for run in set(grams(text, 5)) or {text}])
         if any(self.sketches[k].jaccard(found) >= self.similar for k in self.index.query(found)):

@@ -38,7 +38,7 @@ def normalise_answer(text: str, rules: str = "hotpotqa") -> str:
 
 
 def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "hotpotqa") -> tuple[float, float]:
-    """(exact match, F1) of a prediction, from 0 to 1. With several answers, each score takes its own best one.
+    """(exact match, F1) of a prediction, from 0 to 1. With several answers, each score uses its own best answer.
 
     F1 compares the bags of words that `normalise_answer` leaves. "hotpotqa": if the prediction or the answer is yes, no
     or noanswer, F1 is 0 unless both are equal; "squad" and "triviaqa" have no such words. As in the papers' scripts, an
@@ -80,7 +80,7 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     """For each question, the window and the first and last token of the span with the highest sum of two logits.
 
     start_logits, end_logits (B, W, T); text (B, W, T): True for tokens of the text, False for the question and padding.
-    A span lies completely in the text of one window and has at most `longest` tokens; among equals the first wins.
+    A span is completely in the text of one window and has at most `longest` tokens; the first of equal spans wins.
     Raises ReproError for a question without text, NaN logits, and shapes that differ.
     """
     import torch

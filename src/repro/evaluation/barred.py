@@ -49,8 +49,8 @@ class Bar:
 
 @dataclass
 class Open:
-    """A token whose prediction depends on whether barred words continue: the barred candidates that score above all
-    others, possibly including the target."""
+    """A token whose prediction depends on whether barred words continue, with the barred candidates that score above
+    all others; the target may be one of them."""
 
     row: int  # index among the requested tokens
     bar: int

@@ -83,8 +83,8 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
 
 
 def linearised(numerator, denominator) -> np.ndarray:
-    """One number per document (or book, or stretch), with mean sum(numerator) / sum(denominator). Their spread is that
-    of the ratio when other documents are drawn (first-order Taylor series).
+    """One number per document (or book, or stretch), with mean sum(numerator) / sum(denominator). These numbers vary as
+    the ratio does when other documents are drawn (first-order Taylor series).
 
     Raises ReproError when the lengths differ or there is nothing to divide by.
     """

@@ -161,7 +161,7 @@ def check_causal(model: Any, ids: Tensor, states_and_head: Callable, rows: int =
     other tokens from the middle, from the second-to-last and from the last token on. The model looks ahead if states
     before such a change move by more than two equal readings differ, and by more than rounding. The threshold is a
     share of the effect of the first half on the second, because a leak moves states as much as a legitimate dependence
-    does, also in 16 bits. A model that seems to look ahead is tested again with other tokens. A function reads `rows`
+    does, even in 16 bits. A model that seems to look ahead is tested again with other tokens. A function reads `rows`
     texts at a time, the batch size of its caller; a stateful function keeps the state of these readings.
 
     Also raises ReproError for a function that fails on these texts.

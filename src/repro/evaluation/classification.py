@@ -31,7 +31,7 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
     """The mean over seeds of `score`, or of its difference from the score of `against`, with its interval.
 
     predictions, against: one list per seed, on the same documents. Documents are drawn with replacement, the same ones
-    for all seeds and both sides (percentile bootstrap). If there are several seeds, their bounds are Student's t.
+    for all seeds and both sides (percentile bootstrap). Several seeds add Student's t bounds to the interval.
     Raises ReproError for what `score` rejects, and for sides with different numbers of seeds.
     """
     for name, side in (("predictions", predictions), ("against", [] if against is None else against)):
@@ -76,7 +76,7 @@ def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int]
     """(documents, labels) float64, in the order of the examples, by a model such as `repro.models.Encoder`.
 
     Batches hold documents of similar length. Dropout is off. On a CPU, large float32 products take the fastest path
-    that is exact (`repro.cpu`). Raises ReproError for what `padded` refuses, and where a model gives nan.
+    that is exact (`repro.cpu`). Raises ReproError for what `padded` rejects, and if a model gives NaN.
     """
     import torch
 

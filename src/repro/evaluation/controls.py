@@ -21,14 +21,14 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
                          progress=None) -> tuple[Score, np.ndarray]:
     """Score a `repro.data.Tokens` as `score_documents` does, but every window sees the state of another document.
 
-    model: a `RecurrentLM`, or another with `_read_window`. Window k of a document sees the state after window k - 1 of
-    the other document, which is read separately from its beginning; a shorter one is repeated. The other document is
-    the next one (after the last, the first) that shares no text with the window: in running text, a window can contain
-    the end of an article and the beginning of the next. The first window of a text has no state, as usual. The first
-    window of an article inside running text, which normally sees the end of the previous article, sees the end of the
-    other one.
+    model: a `RecurrentLM`, or another model with `_read_window`. Window k of a document sees the state after window
+    k - 1 of the other document, which is read separately from its beginning and repeated if it is shorter. The other
+    document is the next one (after the last, the first) that shares no text with the window: in running text, a window
+    can contain the end of an article and the beginning of the next. The first window of a text has no state, as usual.
+    The first window of an article inside running text normally sees the end of the previous article; here it sees the
+    end of the other document.
 
-    The text is read twice: once to compute the states, once with them. batch_size: windows read at once.
+    The text is read twice: to compute the states, then to score with them. batch_size: windows read at once.
     Raises ReproError if a window overlaps every document, for instance if there is only one.
 
     >>> from repro.data import tokeniser, tokens

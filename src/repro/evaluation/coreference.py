@@ -15,7 +15,7 @@ Mention = tuple[int, int]
 
 
 class Agreement(NamedTuple):
-    """Recall and precision as (sum over documents, the most it could be), and the scores from 0 to 1 they give.
+    """Recall and precision, each as (sum over documents, largest possible sum), and the resulting scores from 0 to 1.
 
     >>> Agreement((1, 2), (1, 4)).f1
     0.3333333333333333
@@ -57,8 +57,8 @@ def coreference_scores(gold: Sequence[Sequence[Sequence[Mention]]],
     gold, predicted: for each document its clusters, each a list of (start, end). Two mentions are the same if both
     numbers are. Counts are summed over documents before they are divided; 0 / 0 is 0. Clusters of one mention
     count in B-cubed and CEAF-e, never in MUC; remove them from both sides to ignore them.
-    Raises ReproError for unequal numbers of documents, an empty cluster, a mention that occurs twice in a document, and
-    one that is no pair of whole numbers or ends before it starts.
+    Raises ReproError for unequal numbers of documents, an empty cluster, and a mention that occurs twice in a document,
+    is not a pair of whole numbers, or ends before it starts.
 
     >>> scores = coreference_scores([[[(0, 0), (2, 3), (7, 7)]]], [[[(0, 0), (2, 3)], [(7, 7), (9, 9)]]])
     >>> scores.muc.recall, round(scores.average_f1, 3)
@@ -124,7 +124,7 @@ def _overlaps(clusters: list[list[Mention]], others: list[list[Mention]]) -> lis
 
 
 def _links(clusters: list[list[Mention]], others: list[list[Mention]]) -> tuple[int, int]:
-    """MUC: the links of a cluster are one fewer than its mentions; kept are those that the others do not cut."""
+    """MUC: a cluster has one link fewer than mentions. Returns the links that the other side keeps, and all links."""
     kept = sum(seen.total() - len(seen) for seen in _overlaps(clusters, others))
     return kept, sum(len(cluster) - 1 for cluster in clusters)
 

@@ -19,7 +19,7 @@ TOGETHER = 32  # documents that a model with a state reads at once on a GPU
 
 def score_documents(model, tokens, window: int, overlap: int, batch_size: int | None = None,
                     progress=None) -> tuple[Score, np.ndarray]:
-    """Score a `repro.data.Tokens`; return the whole Score and the summed nll (documents,) in nats.
+    """Score a `repro.data.Tokens`; return the total Score and the summed nll of each document, (documents,) in nats.
 
     Running text (WikiText) is read as one stream, with h_prev crossing its articles; books are read one by one, each
     after its own <|endoftext|>. An empty document keeps its place, with a loss of 0. Tokens that are read but not
@@ -67,8 +67,8 @@ def _losses_together(model, streams, window, overlap, batch_size, progress) -> l
 
 def read_together(model, texts: list[Tensor], window: int, overlap: int,
                   batch_size: int) -> Iterator[tuple[list[int], list[Window], Tensor, object]]:
-    """Read texts (N,) with a model that carries a state, each from its beginning, window k of several at a time: the
-    numbers of the texts, their windows, the hidden states (B, T, d) and the states after them."""
+    """Read texts (N,) with a model that carries a state, each from its beginning, window k of several at a time. Yields
+    the numbers of the texts, their windows, the hidden states (B, T, d) and the states after them."""
     covers = [windows(len(ids), window, overlap) for ids in texts]
     last: list = [None for _ in texts]
     for k in range(max(map(len, covers))):
@@ -86,7 +86,7 @@ def read_together(model, texts: list[Tensor], window: int, overlap: int,
 
 
 def together(states: list):
-    """States of single texts, joined into those of a batch."""
+    """The states of single texts, joined into the state of a batch."""
     return tree_map(lambda *parts: torch.cat(parts), states[0], *states[1:])
 
 
@@ -100,7 +100,7 @@ def streams_of(tokens) -> list[np.ndarray]:
 
 
 def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
-    """The whole Score and the nll (documents,), from the losses (targets,) of all tokens in document order."""
+    """The total Score and the nll (documents,), from the losses (targets,) of all tokens in document order."""
     lengths, n_scored = lengths_of(tokens), len(target_nll)
     nonempty = lengths > 0
     if tokens.targets is not None:

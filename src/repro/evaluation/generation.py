@@ -1,5 +1,4 @@
-"""Generate text greedily or by sampling from the most likely tokens (Radford et al. 2019, 3.5-3.8).
-"""
+"""Generate text greedily or by sampling from the most likely tokens (Radford et al. 2019, 3.5-3.8)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,8 +27,8 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
     """Continue each prompt with a transformers causal model: (n, n_new) token ids, and their nats.
 
     top_k: each token is sampled from the `top_k` most likely ones; 1: always the most likely. Samples depend only on
-    the seed and the number of the prompt. Prompts of equal length are read together. The nats, float64, are those under
-    the full distribution. progress: called with the number of prompts done since the last call.
+    the seed and the number of the prompt. Prompts of equal length are read together. The nats, float64, are under the
+    full distribution. progress: called with the number of prompts done since the last call.
     Raises ReproError for no prompts, an empty one, ids that the model does not have, numbers below 1, a top_k above the
     vocabulary, texts beyond the model's context, and a model without a key/value cache or logits.
     """

@@ -31,8 +31,8 @@ def hotpotqa_scores(answer: str, facts: Iterable[tuple[str, int]], gold_answer: 
     """The six scores of one question by the rules of HotpotQA's script, whose results are means over questions.
 
     facts, gold_facts: (title of the paragraph, number of the sentence in it); repeated facts count once. Joint
-    precision and recall are the products of those of the answer and of the facts.
-    Raises ReproError for an answer that is not a string, an empty gold answer, and facts that are no such pairs.
+    precision is the precision of the answer times that of the facts, and joint recall the same for recall.
+    Raises ReproError for an answer that is not a string, an empty gold answer, and facts that are not such pairs.
 
     >>> scores = hotpotqa_scores("Paris", [("France", 0), ("Rome", 2)], "Paris", [("France", 0)])
     >>> scores.em, round(scores.joint_f1, 3)
@@ -53,8 +53,8 @@ def two_paragraph_evidence(sentence_logits: "Sequence[float] | Tensor",
                            paragraph_of: "Sequence[int] | Tensor") -> list[int]:
     """The sentences chosen as evidence, in order: every question of HotpotQA has its evidence in two paragraphs.
 
-    Chosen are the two paragraphs whose best sentences score highest; of each, the best sentence and all others with a
-    logit above 0. Among equals the first wins.
+    From each of the two paragraphs whose best sentences score highest, it chooses the best sentence and all others with
+    a logit above 0. The first of equal sentences wins.
     sentence_logits (S,); paragraph_of (S,): the number of the paragraph of each sentence.
     Raises ReproError for sentences of fewer than two paragraphs, NaN logits, and lists of different lengths.
 
@@ -84,8 +84,8 @@ def two_paragraph_evidence(sentence_logits: "Sequence[float] | Tensor",
 def kept_paragraphs(paragraph_logits: "Sequence[float] | Tensor", most: int = 5, above: float = -3.0) -> list[int]:
     """The paragraphs that the first of two stages keeps for the second, in reading order.
 
-    Kept are the `most` highest logits, if they are above `above`, and always the best two: a question of HotpotQA has
-    its evidence in two paragraphs. Among equals the first wins. The defaults are those of appendix D.
+    It keeps the `most` paragraphs with the highest logits, if these exceed `above`, and always the best two: a question
+    of HotpotQA has its evidence in two paragraphs. The first of equals wins. The defaults are those of appendix D.
     paragraph_logits (P,). Raises ReproError for fewer than two paragraphs, NaN logits, and `most` below 2.
 
     >>> kept_paragraphs([-4.0, 2.0, -2.9, 5.0])

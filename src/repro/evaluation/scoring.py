@@ -81,15 +81,15 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
 
     model: a transformers causal language model, a `RecurrentLM` (its windows are read in order and carry
     h_prev), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
-    n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
-    only changes speed and memory (default: 4 on a CPU, where more do not fit the cache, and 16 elsewhere).
+    n_words, n_bytes: of the original text, for perplexity per word and bits per byte. batch_size: windows read at once;
+    it only changes speed and memory (default: 4 on a CPU, where more do not fit the cache, and 16 elsewhere).
     progress: called with the number of targets scored since the last call.
 
     Logits are computed for scored positions only, in chunks, so nothing of size N x vocabulary is stored. On a CPU,
     large float32 products take the fastest exact path (`repro.cpu`).
     tokens: whole numbers, (N,) or (1, N). Raises ReproError for other types, several texts, fewer than two tokens and
-    ids that the model does not have. Raises it also for a model that gives no logits, sees later tokens (a masked one)
-    or gives NaN, and unless `0 <= overlap < window <=` the model's context.
+    ids that the model does not have. Raises it also for a model that gives no logits, sees later tokens (such as a
+    masked model) or gives NaN, and unless `0 <= overlap < window <=` the model's context.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)
@@ -183,7 +183,7 @@ def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
 
 
 def as_perplexity(mean_nll: float) -> float:
-    """exp, or inf where a float would overflow."""
+    """exp(mean_nll), or inf if a float would overflow."""
     try:
         return math.exp(mean_nll)
     except OverflowError:

@@ -80,8 +80,8 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
             longest: int = 100) -> list[int]:
     """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`.
 
-    Dropout is off. Raises ReproError for an empty input, ids that are not whole numbers, and what `beam_search`
-    rejects.
+    Dropout is off. Raises ReproError for an empty input, ids that are not whole numbers, and settings that
+    `beam_search` rejects.
     """
     import torch
 
@@ -245,7 +245,7 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
             raise ReproError(f"follow returns {tuple(nats.shape)} for {len(prefixes)} texts, {int(nats.isnan().sum())} "
                              "of these NaN; it must return the log-probabilities of all tokens for each.")
         total = scores.to(nats)[:, None] + nats
-        top, at = total.flatten().topk(min(2 * size, total.numel()))  # among twice as many, enough continue
+        top, at = total.flatten().topk(min(2 * size, total.numel()))  # of twice as many, enough can continue
         rows, tokens = at // nats.shape[1], at % nats.shape[1]
         penalty = ((5 + n) / 6)**alpha
         stop = (tokens == end) | (n == longest)
@@ -257,7 +257,7 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
             break
         prefixes = torch.cat([prefixes[rows[go]], tokens[go, None].to(prefixes)], 1)
         scores = top[go]
-        hope = float(scores[0]) / ((5 + (longest if alpha > 0 else n)) / 6)**alpha  # of the best that continues
+        hope = float(scores[0]) / ((5 + (longest if alpha > 0 else n)) / 6)**alpha  # best that can still be reached
         if ended and max(ended)[0] >= hope:
             break
     return max(ended)[1]

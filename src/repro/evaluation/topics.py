@@ -16,8 +16,8 @@ LIFT = 3  # a word belongs to a topic that makes it this many times as likely as
 
 
 class Topics:
-    """A fitted topic model: `fit_topics` makes one. lda: gensim's model; its result for a text depends on that text
-    only."""
+    """A fitted topic model: `fit_topics` makes one. lda: gensim's model; its result for a text depends only on
+    that text."""
 
     def __init__(self, lda, seed: int):
         self.lda, self.seed = lda, seed
@@ -143,7 +143,7 @@ def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
     """The exact paired sign test: if both sides were equally likely to be smaller, how often would the split be this
     uneven?
 
-    Ties are left out. Raises ReproError for different or zero lengths, and for nan.
+    Ties are left out. Raises ReproError for different or zero lengths, and for NaN.
     """
     from scipy.special import bdtr  # scipy.stats takes seconds to import
 

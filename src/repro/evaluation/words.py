@@ -20,7 +20,7 @@ def word_of(words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """The word of each token, (tokens,) int: the one it ends in, or the next one if it ends between two words.
 
     words, tokens: (n, 2) int, positions in one text, such as `spans(text)` and `Tokeniser.offsets(text)`. So each loss
-    counts once, and that of a space counts for the next word; tokens after the last word get the number of words.
+    counts once, and the loss of a space counts for the next word; tokens after the last word get the number of words.
     """
     for name, spans_of in (("words", words), ("tokens", tokens)):
         numbers(spans_of, name, (None, 2))
@@ -43,7 +43,7 @@ def kind_of(word: str, common: Collection[str], topical: Collection[str]) -> str
 
 
 def whole_words(which: np.ndarray, first: int, stop: int) -> tuple[int, int]:
-    """The words, from the first one to the one after the last, all of whose tokens are `first` to `stop` - 1.
+    """The words, as (first, one past the last), that lie completely in the tokens `first` to `stop` - 1.
 
     which: (tokens,), from `word_of`. Raises ReproError for tokens out of range.
     """

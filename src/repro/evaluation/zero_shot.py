@@ -1,5 +1,4 @@
-"""Zero-shot tasks: a language model scores p(output | input, task as text) without training (Radford et al. 2019).
-"""
+"""Zero-shot tasks: a language model scores p(output | input, task as text) without training (Radford et al. 2019)."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +65,7 @@ class Lambada:
 
     @property
     def n(self) -> int:
-        """Passages."""
+        """The number of passages."""
         return len(self.nll)
 
     @property
@@ -85,7 +84,7 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
             progress=None, whole_words: bool = True) -> Lambada:
     """Score the last word of each passage, the text after its last whitespace (Paperno et al. 2016).
 
-    A word counts as predicted if each of its tokens is the most likely one given those before it. The nats ignore
+    A word counts as predicted if each of its tokens is the most likely one given the tokens before it. The nats ignore
     barred words. The text before the word is read unchanged, without <|endoftext|> in front; an <|endoftext|> inside a
     passage is read like any other text.
 

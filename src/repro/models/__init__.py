@@ -8,7 +8,7 @@ from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters
 from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_parameters
 from repro.models.saving import load_model, save_model
 
-save_causal_lm = save_model  # what `load_causal_lm(folder)` returns
+save_causal_lm = save_model  # the counterpart of `load_causal_lm`
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
           "TDMCA": "tdmca", "TDMCAConfig": "tdmca", "Experts": "experts",

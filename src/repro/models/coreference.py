@@ -1,7 +1,7 @@
 """Coreference, coarse to fine (Lee et al. 2018; Joshi et al. 2019): which words of a document refer to the same thing.
 
-Every span of a few words is a candidate mention. A score keeps the best of them, a product of two spans picks likely
-antecedents of each among those before it, and a network scores these. "None" is an antecedent whose score is 0.
+Every span of a few words is a candidate mention. The spans with the best scores are kept. For each, a bilinear product
+picks likely antecedents among the earlier spans, and a network scores these. "None" is an antecedent whose score is 0.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from repro.ids import what
 
 Mention = tuple[int, int]
 Clusters = Sequence[Sequence[Mention]]
-DISTANCES = (2, 3, 4, 5, 8, 16, 32, 64)  # kept spans from one to the other: 1, 2, 3, 4, 5-7, 8-15, ..., 64 and more
+DISTANCES = (2, 3, 4, 5, 8, 16, 32, 64)  # buckets, in kept spans: 1, 2, 3, 4, 5-7, 8-15, ..., 64 and more
 
 
 @dataclass
@@ -28,7 +28,7 @@ class CoreferenceOutput:
     """The output of `Coreference` for a document with M kept spans, each with up to K antecedents.
 
     spans (M, 2): words start:stop, in the order of the text. mention_scores (M,). antecedents (M, K): numbers of kept
-    spans. scores (M, 1 + K) float32: of "none", which is 0, then of each antecedent; -inf where there is no such span.
+    spans. scores (M, 1 + K) float32: for "none", always 0, then for each antecedent; -inf for missing antecedents.
     loss: nats per kept span, () float32; None without clusters.
     """
 
@@ -40,7 +40,7 @@ class CoreferenceOutput:
 
     @cached_property
     def clusters(self) -> list[list[Mention]]:
-        """The mentions (start, stop) that best antecedents link, at least two in a cluster."""
+        """Clusters of at least two mentions (start, stop): each span is linked to its best antecedent."""
         cluster_of: list[list[Mention]] = []
         for mention, best, antecedents in zip(self._mentions, self.scores.argmax(1).tolist(), self.antecedents.tolist(),
                                               strict=True):
@@ -62,18 +62,18 @@ class CoreferenceOutput:
 
 @checked
 class Coreference(nn.Module):
-    """Clusters of mentions in a document, from the states (N, d) of its tokens by any encoder.
+    """Find clusters of mentions in a document, given the states (N, d) of its tokens from any encoder.
 
-    A span is described by the states of its first and last token, the mean of its tokens as weighted by attention, and
-    its number of words. The best `kept` spans per word remain, none of which cross. Each gets up to `antecedents`
-    earlier spans by mention scores and a bilinear score, to which a network adds a score of the pair and its distance.
-    One step then mixes each span with its expected antecedent through a gate, and the network scores again. The loss is
-    -log of the probability of any right antecedent, or of "none" if no right one is left (Lee et al. 2018, sections 2
-    to 4), as a mean over kept spans.
+    A span is described by the states of its first and last token, the attention-weighted mean of its tokens, and its
+    number of words. The best spans that do not cross are kept, `kept` per word. Mention scores and a bilinear score
+    pick up to `antecedents` earlier spans for each. A network then adds a score of the pair and its distance. In one
+    refinement step, a gate mixes each span with its expected antecedent, and the network scores the pairs again. The
+    loss is -log of the probability of any right antecedent, or of "none" if no right one is left, as a mean over kept
+    spans (Lee et al. 2018, sections 2 to 4).
 
-    width: d. max_words: of a span. hidden: of both networks. feature: of each embedding of a number of words, a
-    distance, a genre and of whether two speakers are the same. genres: how many there are, 0 for none. speakers:
-    whether the words have speakers.
+    width: d. max_words: of a span. hidden: the hidden size of both networks. feature: the size of each embedding, of
+    span length, distance, genre and same speaker. genres: how many there are, 0 for none. speakers: whether the words
+    have speakers.
     Raises ReproError for settings out of range.
 
     >>> model = Coreference(width=8, hidden=16).eval()
@@ -108,14 +108,14 @@ class Coreference(nn.Module):
 
     def forward(self, states: Tensor, words: Tensor, sentences: Tensor | None = None, clusters: Clusters | None = None,
                 speakers: Tensor | None = None, genre: int | None = None) -> CoreferenceOutput:
-        """Scores of the spans of a document; the loss too if `clusters` are given, as lists of words (start, stop).
+        """Score the spans of a document; with `clusters`, lists of mentions as words (start, stop), add the loss.
 
         states (N, d). words (W, 2) int64: the tokens start:stop of each word, in order; tokens outside all words are
-        in no span. sentences (W,): the number of each word's sentence, which no span leaves; None: one sentence.
-        speakers (W,): the number of each word's speaker. genre: from 0. Right mentions that are no candidates, such as
-        long ones, count for nothing.
-        Raises ReproError for tensors that do not match, a mention outside the words, one that stops before it starts,
-        one in two clusters, an empty cluster, and a missing or unexpected genre or speakers.
+        in no span. sentences (W,): the sentence number of each word, since no span crosses sentences; None: one
+        sentence. speakers (W,): the number of each word's speaker. genre: counted from 0. Mentions in `clusters` that
+        cannot be candidates, such as long ones, are ignored.
+        Raises ReproError for tensors that do not match, an empty cluster, a missing or unexpected genre or speakers,
+        and a mention that is outside the words, stops before it starts or is in two clusters.
         """
         self._check(states, words, sentences, speakers, genre)
         right = None if clusters is None else _cluster_numbers(clusters, len(words))
@@ -140,8 +140,8 @@ class Coreference(nn.Module):
     def _mention_scores(self, tokens: "_Tokens", sentences: Tensor | None) -> tuple[Tensor, Tensor]:
         """All spans (S, 2) of up to `max_words` words of one sentence, and their scores (S,) float32.
 
-        The network's first layer reads what `_described` returns. It is applied to tokens and words here, of which
-        there are fewer than spans, because the mean of what it returns is what it returns for the mean.
+        The result is that of the network for what `_described` returns. Its first layer is linear, so it can be
+        applied before the mean over words: here it reads tokens and words, of which there are fewer than spans.
         """
         d, n = self.width, len(tokens.total)
         of_first, of_last, of_mean, of_width = self.mention_layer.weight.split([d, d, d, self.widths.embedding_dim], 1)
@@ -150,7 +150,7 @@ class Coreference(nn.Module):
         width = F.linear(self.widths.weight, of_width, self.mention_layer.bias)
         mean, total, spans, hidden = of_word, tokens.total, [], []
         for more in range(min(self.max_words, n)):  # words after the first
-            if more:  # the mean over one word more, from the means of both parts
+            if more:  # add one word: combine the means of both parts
                 both = torch.logaddexp(total[:-1], tokens.total[more:])
                 mean = ((total[:-1] - both).exp()[:, None] * mean[:-1]
                         + (tokens.total[more:] - both).exp()[:, None] * of_word[more:])
@@ -185,8 +185,8 @@ class Coreference(nn.Module):
     def _pairs(self, described: Tensor, antecedents: Tensor, features: Tensor) -> Tensor:
         """The network's scores (M, K) of spans and antecedents, each described by (size,) numbers.
 
-        Its first layer reads the span, the antecedent, their product and the features. It is a sum of four layers, so
-        that spans are not copied for every pair.
+        Its first layer reads the span, the antecedent, their product and the features. It is computed as a sum of four
+        layers, so that spans are not copied for every pair.
         """
         if torch.is_autocast_enabled(described.device.type):  # products of pairs are large
             described = described.to(torch.get_autocast_dtype(described.device.type))
@@ -195,7 +195,7 @@ class Coreference(nn.Module):
         return self.pair_score(self.of_span(described)[:, None] + of_antecedent + product + features)
 
     def _with_none(self, coarse: Tensor, pairs: Tensor) -> Tensor:
-        """Scores (M, 1 + K), of "none" first."""
+        """Scores (M, 1 + K): 0 for "none", then one for each antecedent."""
         return F.pad(coarse + pairs, (1, 0))
 
     def _refined(self, described: Tensor, antecedents: Tensor, scores: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ class Coreference(nn.Module):
 
 
 class _Tokens(NamedTuple):
-    """The states of a document by word."""
+    """The states of a document, word by word."""
 
     first: Tensor  # (W, d): of the first token
     last: Tensor  # (W, d)
@@ -245,7 +245,7 @@ class _Tokens(NamedTuple):
 
     @classmethod
     def of(cls, model: Coreference, states: Tensor, words: Tensor) -> "_Tokens":
-        """The words start:stop, (W, 2)."""
+        """From the states (N, d) of tokens and the tokens start:stop of each word, (W, 2)."""
         start, stop = words.T
         token = start[:, None] + torch.arange(int((stop - start).max()), device=words.device)
         inside, token = token < stop[:, None], token.clamp(max=len(states) - 1)
@@ -255,7 +255,7 @@ class _Tokens(NamedTuple):
 
 
 class _Score(nn.Module):
-    """The second layer of a network, with one output: (..., hidden) to (...,), in float32 also under autocast."""
+    """The second layer of a network, with one output: (..., hidden) to (...,), in float32 even under autocast."""
 
     def __init__(self, hidden: int, dropout: float):
         super().__init__()
@@ -268,14 +268,14 @@ class _Score(nn.Module):
 
 
 def non_crossing(spans: Tensor, scores: Tensor, most: int) -> Tensor:
-    """The numbers of up to `most` spans, best scores first chosen, none of which cross, in the order of the text.
+    """Choose up to `most` spans that do not cross, best scores first; return their numbers in the order of the text.
 
-    spans (S, 2): start:stop. scores (S,). A span is left out if it crosses a better one: each has words that the other
-    lacks, and they share some. Equal scores are chosen in the order given.
+    spans (S, 2): start:stop. scores (S,). A span is left out if it crosses a better one: they share words, and each
+    has words that the other lacks. Equal scores are chosen in the given order.
     """
     ends, order = spans.tolist(), scores.detach().float().argsort(descending=True, stable=True).tolist()
-    farthest: dict[int, int] = {}  # by the start of chosen spans, where the longest stops
-    earliest: dict[int, int] = {}  # by the stop of chosen spans, where the longest starts
+    farthest: dict[int, int] = {}  # start of chosen spans: stop of the longest
+    earliest: dict[int, int] = {}  # stop of chosen spans: start of the longest
     chosen: list[int] = []
     for number in order:
         if len(chosen) == most:

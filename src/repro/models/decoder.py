@@ -1,9 +1,9 @@
 """A decoder in which every head has its own attention pattern, with relative positions for any pattern.
 
 Dai et al. (2019, section 3.3) score query i against key j with (q_i + u) . k_j + (q_i + v) . W r_{i-j}, where r_t holds
-sines and cosines of t. The sine and the cosine of a difference are sums of products of those of i and of j. So the
-second term is also a dot product, of features that depend on i only with features that depend on j only. Appended to
-query and key, they turn it into ordinary attention, which every implementation of `attend` can compute.
+sines and cosines of t. The sine and the cosine of i - j are sums of products of sines and cosines of i and of j. So the
+second term is also a dot product, of features that depend only on i with features that depend only on j. Appending
+these features to query and key gives ordinary attention, which every implementation of `attend` can compute.
 """
 
 from collections import Counter
@@ -35,10 +35,10 @@ class LayersConfig:
     vocab_size: Positive
     n_embd: Positive
     n_head: Positive
-    patterns: Annotated[Tuple[Any], Field(min_length=1)]  # per layer, from the bottom; for all heads, or one per head
+    patterns: Annotated[Tuple[Any], Field(min_length=1)]  # per layer, from the bottom: one, or one per head
     dropout: Dropout = 0.0  # of embeddings and of the outputs of attention and feedforward network
-    position_size: Positive | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
-    positions, details = "relative", ()  # of every stack; a decoder may have other kinds
+    position_size: Positive | None = None  # total number of sines and cosines in r; None: n_embd, as in Dai et al.
+    positions, details = "relative", ()  # fixed here; fields of a `DecoderConfig`
 
     def __post_init__(self):
         object.__setattr__(self, "patterns", tuple(_per_head(self, k) for k in range(len(self.patterns))))
@@ -55,27 +55,27 @@ class LayersConfig:
 
     @property
     def n_waves(self) -> int:
-        """Sines and cosines in r, together."""
+        """Total number of sines and cosines in r."""
         return self.n_embd if self.position_size is None else self.position_size
 
     @property
     def n_features(self) -> int:
-        """Sines and cosines that the scores of every layer have."""
+        """Number of sines and cosines in the scores of every layer; 0 without relative positions."""
         return self.n_waves if self.positions == "relative" else 0
 
     @property
     def matrices(self) -> int:
-        """Weights of the matrices inside the layers: attention, position and feedforward."""
+        """Number of weights in the matrices of the layers: attention, position and feedforward."""
         return self.n_layer * (12 * self.n_embd + self.n_features) * self.n_embd
 
     @property
     def parameters(self) -> int:
-        """All weights except those of an output layer: the matrices, biases, norms, u and v, and the embedding."""
+        """Number of weights without an output layer: the matrices, biases, norms, u and v, and the embedding."""
         return self.matrices + (11 * self.n_layer + 2 + self.vocab_size) * self.n_embd
 
     @property
     def outputs(self) -> int:
-        """The outputs per token."""
+        """Number of outputs per token."""
         return 0
 
     def pairs_per_token(self, n: int) -> float:
@@ -84,8 +84,8 @@ class LayersConfig:
         return sum(times[pattern] * pattern.count(n) for pattern in times) / n
 
     def flops_per_token(self, n: int) -> float:
-        """Forward floating-point operations per token of a sequence of n: 2 for each weight and for each product in a
-        score and in a sum of values."""
+        """Floating-point operations of the forward pass per token, in a sequence of n: 2 for each weight, and 2 for
+        each product in a score or in a weighted sum of values."""
         head = self.n_embd // self.n_head
         return (2 * self.matrices + 2 * self.n_embd * self.outputs
                 + 2 * (2 * head + self.n_features) * self.pairs_per_token(n))
@@ -131,14 +131,14 @@ class DecoderConfig(LayersConfig):
 
     @property
     def parameters(self) -> int:
-        """All weights: those of the layers and the embedding, which is the output layer too, and its bias."""
-        biases = (1 if "shared" in self.details else self.n_layer) * (self.positions == "relative")  # pairs u and v
+        """Number of weights: the layers, the embedding, which is also the output layer, and the output bias."""
+        biases = (1 if "shared" in self.details else self.n_layer) * (self.positions == "relative")  # pairs of u and v
         fewer = 2 * (self.n_layer - biases) + 2 * ("bare" in self.details)
         return super().parameters + self.vocab_size + (self.n_placed - fewer) * self.n_embd
 
     @property
     def n_placed(self) -> int:
-        """Sines and cosines that are added to the embedding through a matrix."""
+        """Number of sines and cosines that are added to the embedding through a matrix."""
         return self.n_waves if self.positions == "absolute" else 0
 
     def flops_per_token(self, n: int) -> float:
@@ -146,7 +146,7 @@ class DecoderConfig(LayersConfig):
 
     @property
     def outputs(self) -> int:
-        """A logit for every token of the vocabulary."""
+        """One logit for every token of the vocabulary."""
         return self.vocab_size
 
 
@@ -154,9 +154,9 @@ class DecoderConfig(LayersConfig):
 class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    Pre-layernorm, GELU, tied embeddings; what else may be chosen is in POSITIONS and DETAILS. implementation: of
-    `attend`, in single precision at least; or in the precision that autocast gives "products", which keeps all N * N
-    scores, and "rows", which skips most of those of later keys. recompute: store only the input of each layer and
+    Pre-layernorm, GELU, tied embeddings; POSITIONS and DETAILS list the other choices. implementation: one of
+    `attend`, in at least single precision, or one of two in the precision of autocast: "products", which keeps all
+    N * N scores, and "rows", which skips most scores of later keys. recompute: store only the input of each layer and
     compute the rest again in the backward pass (Chen et al. 2016).
 
     >>> from repro.attention import SlidingWindow
@@ -180,7 +180,7 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.last_dropout = nn.Dropout(config.dropout) if "dropout" in config.details else nn.Identity()
         for name, parameter in self.named_parameters():
-            if parameter.ndim > 1:  # initially as large as the embeddings
+            if parameter.ndim > 1:  # positions start as large as the embeddings
                 nn.init.normal_(parameter, std=0.02 * (2 / config.n_placed)**0.5 if name == "place.weight" else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -195,7 +195,7 @@ class Decoder(nn.Module):
         return tied_output(self.last_dropout(self.norm(x)), self.embed, self.bias)
 
     def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
-        """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them.
+        """Logits (B, V) for the token after `ids` (B, T), which follow the tokens in `past`; and the extended past.
 
         The logits equal those of `forward` for the last token of the whole text; tokens in `past` are not read again.
         """
@@ -212,7 +212,7 @@ class Decoder(nn.Module):
         return self.logits(x[:, -1]), Past(start + ids.shape[1], kept)
 
     def states(self, ids: Tensor) -> Iterator[Tensor]:
-        """The hidden states (B, N, n_embd): of the embeddings, then of each layer."""
+        """The hidden states (B, N, n_embd): the embeddings, then the output of each layer."""
         x = self.entered(ids)
         waves = sinusoids(ids.shape[1], self.config.n_waves).to(x)
         yield x
@@ -322,7 +322,7 @@ class RelativeAttention(Attention):
 
 def sinusoids(n: int, size: int) -> Tensor:
     """(n, size) float64: for each position t, the sines of w t, then the cosines, with w from 1 down to 1/10,000 as in
-    Vaswani et al. (2017, section 3.5). Double, because single precision has no exact sine of a large t."""
+    Vaswani et al. (2017, section 3.5). Single precision would make the sine of a large t inexact."""
     waves = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * waves
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -377,7 +377,7 @@ def _per_head(config: LayersConfig, layer: int) -> tuple[Pattern, ...]:
 
 
 def check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
-    """Raise ReproError for a pattern of a layer that looks ahead."""
+    """Raise ReproError if a pattern of this layer looks ahead."""
     i = torch.arange(64)
     for pattern in dict.fromkeys(patterns):
         for first, last, _ in (keys for part in pattern.parts for keys in part.keys(i)):

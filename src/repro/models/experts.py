@@ -27,11 +27,11 @@ def check_experts(n_experts: int, k: int) -> None:
 class Experts(nn.Module):
     """Map tokens (T, n_embd) to outputs (T, n_embd), the balance loss, and the number of tokens per expert.
 
-    counted (T,) bool: the tokens that count in the loss and the numbers, to exclude padding; None: all.
+    counted (T,) bool: the tokens that enter the loss and the numbers, so that padding can be excluded; None: all.
 
-    Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5): the k experts with the highest x W_gate + noise, with
-    the softmax over these k as weights; noise is normal, of scale softplus(x W_noise), and only in training. Raises
-    ReproError for bad numbers of experts.
+    Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5) chooses the k experts with the highest x W_gate + noise.
+    The softmax over these k gives their weights. The noise is normal with scale softplus(x W_noise), and is added only
+    in training. Raises ReproError for invalid numbers of experts.
 
     >>> mixed, balance, used = Experts(n_embd=8, n_experts=4)(torch.randn(10, 8))
     >>> mixed.shape, used.sum().item()
@@ -88,10 +88,10 @@ def kept(scores: Tensor, k: int) -> Tensor:
 
 
 def chances(clean: Tensor, noisy: Tensor, scale: Tensor, k: int) -> Tensor:
-    """The probability of each expert to be among the k if its own noise is drawn again (Shazeer et al. 2017, Equations
+    """The probability that each expert is among the k if its own noise is drawn again (Shazeer et al. 2017, Equations
     8 and 9).
 
-    It must beat the k-th highest of the others: the k-th highest of all if it is not chosen, otherwise the next one.
+    An expert must beat the k-th highest score of the others: the k-th of all if it was not chosen, else the k+1-th.
     """
     if k == clean.shape[1]:
         return torch.ones_like(clean)

@@ -56,18 +56,18 @@ class GPTConfig:
 
     @property
     def matrices(self) -> int:
-        """Weights of the matrices inside the layers."""
+        """Number of weights in the matrices of the layers."""
         return 12 * self.n_layer * self.n_embd**2
 
     @property
     def parameters(self) -> int:
-        """All weights: matrices, biases and norms of the layers, embeddings, and the last norm if there is one."""
+        """Number of weights: matrices, biases and norms of the layers, embeddings, and any last norm."""
         last = 2 * self.n_embd * (self.norm == "pre")
         return self.matrices + (13 * self.n_layer + self.vocab_size + self.n_positions) * self.n_embd + last
 
     def flops_per_token(self, n: int) -> float:
-        """Forward floating-point operations per token of a sequence of n: 2 for each weight of a matrix, the output
-        layer's included, and for each product in a score and in a sum of values."""
+        """Floating-point operations of the forward pass per token, in a sequence of n: 2 for each weight of a matrix,
+        including the output layer, and 2 for each product in a score or in a weighted sum of values."""
         return 2 * (self.matrices + self.vocab_size * self.n_embd) + 2 * self.n_layer * self.n_embd * (n + 1)
 
     def to_dict(self) -> dict:
@@ -80,8 +80,8 @@ class _Sizes(dict):
         raise unknown("size", name, self)
 
 
-# The released weights have these sizes. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are
-# the counts of the same models with GPT's vocabulary of 40,478 ids.
+# The released weights have these sizes. Table 2 of the 2019 paper prints 117, 345, 762 and 1,542 million, the counts of
+# the same models with GPT's vocabulary of 40,478 ids.
 SIZES = _Sizes({
     "openai-gpt": GPTConfig(40_478, 512, 12, 768, 12, "post", dropout=0.1),
     "gpt2": GPTConfig(50_257, 1024, 12, 768, 12),
@@ -95,10 +95,10 @@ SIZES = _Sizes({
 class GPT(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is at most `n_positions`.
 
-    implementation: one of `attend`; "products", in the precision of autocast; or "auto" for the faster one, which is
-    "products" in 16 bits on a CPU with native instructions for them. recompute: keep only what enters a layer and
-    compute the rest again in the backward pass. Raises ReproError for texts without tokens or beyond the context, and
-    on a CPU for unknown ids.
+    implementation: one of `attend`; "products", in the precision of autocast; or "auto", which chooses the faster:
+    "products" for 16-bit numbers on a CPU with native 16-bit instructions, otherwise `attend`. recompute: store only
+    the input of each layer and compute the rest again in the backward pass. Raises ReproError for texts without tokens
+    or beyond the context, and on a CPU for unknown ids.
 
     >>> model = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2))
     >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
@@ -137,11 +137,11 @@ class GPT(nn.Module):
         return self._through(x, torch.arange(x.shape[1], device=x.device))[0]
 
     def read_branches(self, trunk: Tensor, branches: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States of texts with a common beginning, which is read once: those of the trunk and of each branch.
+        """States of texts that share a beginning, the trunk, which is read only once: of the trunk and of each branch.
 
         trunk: (B, P, n_embd), the embedded beginnings; row b has lengths[b] tokens, right-aligned.
-        branches: (B, S, T, n_embd), what follows them. Returns (B, P, n_embd) and (B, S, T, n_embd), equal to
-        reading each text in full, except that dropout is shared by all branches of a trunk. Tokens beyond the context
+        branches: (B, S, T, n_embd), their continuations. Returns (B, P, n_embd) and (B, S, T, n_embd), equal to
+        reading each text in full, except that all branches of a trunk share its dropout. Tokens beyond the context
         are treated as padding of branches, and their states are meaningless: callers must check.
         """
         many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
@@ -160,9 +160,9 @@ class GPT(nn.Module):
 
     def _through(self, x: Tensor, place: Tensor, key_mask: Tensor | None = None, before: list[Kept] | None = None,
                  keep: bool = False) -> tuple[Tensor, list[Kept]]:
-        """The states of tokens at these positions, and if `keep` the keys and values of all layers.
+        """The states of tokens at positions `place`; with `keep`, also the keys and values of all layers.
 
-        before: keys and values of the tokens before them. key_mask: (B, keys) bool, False for hidden keys.
+        before: keys and values of the preceding tokens. key_mask: (B, keys) bool, False for hidden keys.
         """
         x, kept = self.dropout(x + self.places(place)), []
         for number, layer in enumerate(self.layers):
@@ -176,8 +176,8 @@ class GPT(nn.Module):
     def from_transformers(cls, model, implementation: str = "auto", recompute: bool = False) -> "GPT":
         """A GPT with copies of the weights of a transformers `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`.
 
-        It takes over the dropout of the residual branches and the training mode. Raises ReproError for another model,
-        and for settings that compute another function: another activation, no tied output layer, ...
+        It also has the model's dropout in residual branches and its training mode. Raises ReproError for another kind
+        of model, and for settings that a `GPT` does not support, such as another activation or an untied output layer.
         """
         if not {"OpenAIGPTLMHeadModel", "GPT2LMHeadModel"} & {one.__name__ for one in type(model).__mro__}:
             raise ReproError(f"the model is a {type(model).__name__}; give an OpenAIGPTLMHeadModel or a "
@@ -190,7 +190,7 @@ class GPT(nn.Module):
         return made.train(model.training)
 
     def to_transformers(self):
-        """The same as a transformers model: `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`, with copies of the weights.
+        """This model as an `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel` of transformers, with copies of the weights.
 
         Its config names no start or end token.
         """
@@ -211,7 +211,7 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    """Causal attention, then the feedforward network, each added to its input; the norm before or after."""
+    """Causal attention, then the feedforward network, each added to its input, with the norm before or after."""
 
     def __init__(self, config: GPTConfig):
         super().__init__()
@@ -269,7 +269,7 @@ PLAIN = {"activation_function": ("gelu_new", "gelu_pytorch_tanh"), "afn": ("gelu
 
 
 def _config_of(theirs) -> GPTConfig:
-    """The size of a transformers model. Raises ReproError for what a `GPT` does not compute."""
+    """The size of a transformers model. Raises ReproError for settings that a `GPT` does not support."""
     norm = {"gpt2": "pre", "openai-gpt": "post"}[theirs.model_type]
     inner = 4 * theirs.n_embd
     for name, known in (PLAIN | {"n_inner": (None, inner)}).items():

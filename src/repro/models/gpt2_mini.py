@@ -12,9 +12,9 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
               activation: str = "gelu_new"):
     """An untrained `GPT2LMHeadModel` without dropout.
 
-    The texts here are read once or twice, so dropout would cost more than it gains. activation: GPT-2's, or
-    "gelu_pytorch_tanh", the same function in one operation instead of eight: faster, with less memory for the backward
-    pass. Raises ReproError if the width is not a multiple of the heads.
+    The study trains on each text only once or twice, so dropout would cost more than it gains. activation: GPT-2's,
+    or "gelu_pytorch_tanh", the same function in one operation instead of eight: it is faster and takes less memory in
+    the backward pass. Raises ReproError if the width is not a multiple of the heads.
 
     >>> gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.n_positions
     1024
@@ -58,11 +58,11 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
-    """A GPT-2 checkpoint (hub name or folder), the folder of another decoder, or a fetched model by its name.
+    """Load a GPT-2 checkpoint (hub name or folder), another decoder from its folder, or a fetched model by its name.
 
-    It has a recurrence module if `recurrence` is a RecurrenceConfig, or a memory of `repro.recurrence`.
-    A decoder other than GPT-2 whose config has an `opening_token` reads it in front of every window. The weights become
-    fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
+    recurrence: a RecurrenceConfig, to add a recurrence module. memory: the name of a memory of `repro.recurrence`, to
+    add it. A decoder other than GPT-2 whose config has an `opening_token` reads this token in front of every window.
+    The weights become fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as such.
     Raises ReproError for a missing checkpoint.
 
     >>> from repro.recurrence import RecurrenceConfig

@@ -30,13 +30,13 @@ from repro.ids import check_ids, looked_at, same_batch, what
 from repro.loss import cross_entropy
 from repro.models.longformer import windows_per_layer
 
-UNUSED = 2  # rows of BART's tables of positions that no token uses
+UNUSED = 2  # first rows of BART's position tables, which no token uses
 KEPT = ("vocab_size", "d_model", "encoder_layers", "encoder_ffn_dim", "encoder_attention_heads", "decoder_layers",
         "decoder_ffn_dim", "decoder_attention_heads", "encoder_layerdrop", "decoder_layerdrop", "activation_function",
         "dropout", "attention_dropout", "activation_dropout", "init_std", "classifier_dropout", "use_cache",
-        "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "tie_word_embeddings")  # of BART
-COUNTS = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": 1, "no_repeat_ngram_size": 0}  # and the least
-LOCAL = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}  # BART's names in LED's encoder
+        "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "tie_word_embeddings")  # from BART
+COUNTS = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": 1, "no_repeat_ngram_size": 0}  # with minima
+LOCAL = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}  # BART's names: LED's, in the encoder
 
 
 @checked
@@ -101,9 +101,9 @@ class LED(LEDForConditionalGeneration):
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "LED":
-        """A saved LED, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without
-        some of its weights, and where its windows are odd or do not match its layers."""
+        """Load an LED that this class or transformers saved, by its folder or hub name. Weights are fp32 unless `dtype`
+        says otherwise. Raises ReproError for a checkpoint that is missing, of another kind, damaged or incomplete, or
+        has windows that are odd or do not match its layers."""
         return load_whole(super().from_pretrained, "led", name_or_folder, "allenai/led-base-16384",
                           "LED.from_bart converts one of bart", **{"dtype": torch.float32} | kwargs)
 
@@ -121,11 +121,11 @@ class LED(LEDForConditionalGeneration):
         """Logits (B, T, V) of the next tokens of the summaries of texts (B, N).
 
         attention_mask (B, N): 0 for padding. global_attention_mask (B, N): 1 for global tokens; None: the first token
-        of each text. decoder_input_ids (B, T): the summaries read so far; None: `labels` shifted by one, behind the
-        start token. labels (B, T): the targets; -100 is ignored; the loss is the mean over the others, in nats.
-        encoder_outputs: those of an earlier call, which replace `input_ids`; then r B summaries are allowed, r of each
-        text, one after another. Other arguments are those of transformers;
-        with output_attentions, only the decoder returns its attention weights.
+        of each text. decoder_input_ids (B, T): the summaries read so far; None: the start token, then `labels`, or
+        `input_ids` without labels, shifted by one. labels (B, T): the targets; -100 is ignored; the loss is the mean
+        over the others, in nats. encoder_outputs: the result of an earlier call, which replaces `input_ids`; r B
+        summaries are then allowed, with the r summaries of a text in consecutive rows. Other arguments are those of
+        transformers; with output_attentions, only the decoder returns its attention weights.
         Raises ReproError for output_hidden_states, more tokens than the encoder or the decoder has positions, a text
         without tokens, masks or labels of another shape, and labels without a target.
         """
@@ -159,8 +159,8 @@ class LED(LEDForConditionalGeneration):
 
     def _check_summaries(self, encoded, ids: Tensor, labels: Tensor | None, mask: Tensor | None, held,
                          several: bool) -> None:
-        """Raise ReproError unless the decoder can read `ids` (B, T) behind what its cache holds, with these labels and
-        this mask, for texts that are `encoded` as states (B, N, d); `several`: or r B summaries."""
+        """Raise ReproError unless the decoder can read `ids` (B, T) after the tokens in its cache `held`, with these
+        labels and this mask, for texts `encoded` as states (B, N, d). several: r B summaries are allowed, too."""
         states = encoded[0] if isinstance(encoded, (list, tuple, ModelOutput)) and len(encoded) else encoded
         if not isinstance(states, Tensor) or states.ndim != 3 or states.shape[2] != self.config.d_model:
             raise ReproError(f"encoder_outputs hold {what(states)}; give what the encoder of this LED returns, states "
@@ -182,10 +182,10 @@ class LED(LEDForConditionalGeneration):
     @checked
     def generate(self, inputs: Tensor | None = None, generation_config: GenerationConfig | None = None,
                  **named) -> Tensor:
-        """Summaries (B, T) of texts (B, N), by the arguments of transformers; the encoder runs once.
+        """Generate summaries (B, T) of texts (B, N), with the arguments of transformers; the encoder runs once.
 
-        Raises ReproError for fewer than one beam or token, without a text, for what `forward` rejects, and for
-        arguments that transformers refuses.
+        Raises ReproError for fewer than one beam or token, for a missing text, for input that `forward` rejects, and
+        for arguments that transformers rejects.
         """
         given = {name: getattr(generation_config, name, None) for name in (*COUNTS, "length_penalty")} | named
         for name, least in COUNTS.items():
@@ -207,21 +207,21 @@ class LED(LEDForConditionalGeneration):
 
     def _expand_inputs_for_generation(self, expand_size: int = 1, is_encoder_decoder: bool = False,
                                       input_ids: Tensor | None = None, **named):
-        """Repeat what belongs to a beam, but no text and no mask of a text, since beams share them."""
+        """Repeat the inputs of each beam, but not the texts and their masks, which beams share."""
         mask = named.pop("attention_mask", None)
         ids, named = super()._expand_inputs_for_generation(expand_size, False, input_ids, **named)
         return ids, named | {"attention_mask": mask}
 
     def _reorder_cache(self, held, beams: Tensor):
-        """Beam search calls this after every step. The beams of a text share its keys and values, so only what they
-        wrote changes place."""
+        """Beam search calls this after every step. The beams of a text share its keys and values, so only the cache of
+        the decoder's self-attention is reordered."""
         held.self_attention_cache.reorder_cache(beams)
         return held
 
 
 class CrossAttention(LEDDecoderAttention):
     """Attention from summaries (B r, T, d) to texts (B, N, d). The r summaries of a text, its beams, share its keys and
-    values. They are read as one summary of r T tokens, since no summary sees another one here."""
+    values. They are read as one summary of r T tokens: cross-attention does not mix tokens of summaries."""
 
     def forward(self, hidden_states: Tensor, key_value_states: Tensor, past_key_values=None,
                 attention_mask: Tensor | None = None, output_attentions: bool = False) -> tuple:
@@ -238,7 +238,7 @@ class CrossAttention(LEDDecoderAttention):
 
 
 class Encoder(LEDEncoder):
-    """The encoder of LED with attention that needs no padding."""
+    """The encoder of LED, with attention that needs no padding."""
 
     def __init__(self, config: LEDConfig):
         super().__init__(config)
@@ -286,7 +286,7 @@ def _load_bart(name_or_folder: str | Path) -> BartForConditionalGeneration:
 
 
 def _renamed(name: str) -> str:
-    """The name in LED of a weight of BART."""
+    """LED's name for a weight of BART."""
     name = name.replace("model.", "led.", 1) if name.startswith("model.") else name
     if name.startswith("led.encoder.layers.") and ".self_attn." in name:
         for old, new in LOCAL.items():

@@ -1,6 +1,6 @@
-"""A pretrained encoder that reads long texts: whole, in the pieces that its positions allow, or only their beginning.
+"""A pretrained encoder that reads long texts: whole, in pieces that fit its positions, or only the first piece.
 
-A text is a prefix, such as [CLS] and a question, and a context. RoBERTa and BERT must split the context; every piece
+A text has a prefix, such as [CLS] and a question, and a context. RoBERTa and BERT must split the context; every piece
 then begins with the prefix, and the states of the pieces are joined. Longformer reads prefix and context at once.
 """
 
@@ -54,9 +54,9 @@ class Read:
 class Reader(nn.Module):
     """Reads batches of `padded` with a Longformer.
 
-    piece: tokens at a time, with the prefix and the separator; None: the whole text at once. first_piece: read only the
-    first piece. sep: the id of the separator at the end. global_tokens: whether the global tokens of a text are global
-    in what is read at once; None: not in pieces.
+    piece: tokens in a piece, including the prefix and the separator; None: the whole text. first_piece: read only the
+    first piece. sep: the id of the separator at the end of each piece. global_tokens: whether the global tokens of a
+    text get global attention; None: only if texts are read whole.
 
     >>> from transformers import BertConfig, BertModel
     >>> bert = BertModel(BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -74,7 +74,7 @@ class Reader(nn.Module):
         self.encoder, self.sep, self.piece, self.first_piece = encoder, sep, piece, first_piece
         self.global_tokens = piece is None if global_tokens is None else global_tokens
         self.config = encoder.config
-        encoder.lm_head = None  # predicts tokens, which no task does
+        encoder.lm_head = None  # predicts tokens, which no task needs
 
     def forward(self, batch: Mapping[str, Tensor]) -> Read:
         """The states of a batch. Raises ReproError for a prefix that leaves no room, and a text that is too long."""
@@ -131,7 +131,7 @@ def _picked(states: Tensor, at: Tensor, known: Tensor) -> Tensor:
 class TaskReader(nn.Module):
     """A reader with a head. Batches are those of `collate`.
 
-    `module_learning_rate` of a training applies to the head.
+    The `module_learning_rate` of a training run applies to the head.
     """
 
     def __init__(self, reader: Reader, head: nn.Module):
@@ -159,10 +159,10 @@ def load_encoder(folder: Any) -> nn.Module:
 
 def reader_from(base: nn.Module, words: Any, model: str, max_positions: int, window: int,
                 first_piece: bool = False, piece: int | None = None) -> Reader:
-    """A reader from a pretrained encoder (`load_encoder`), which changes if the task adds tokens.
+    """A reader with a pretrained encoder from `load_encoder`, whose embeddings are resized if the task adds tokens.
 
-    model: one of `MODELS`. "short" reads pieces as long as the base's positions with full attention; the others read up
-    to `max_positions` tokens with this window. The embeddings of added tokens are drawn.
+    model: one of `MODELS`. "short" reads pieces that fit the base's positions, with full attention; the others read up
+    to `max_positions` tokens with this window. The embeddings of added tokens are drawn at random.
     """
     if words.added:
         base.resize_token_embeddings(words.coder.vocab_size + len(words.added), mean_resizing=False)
@@ -173,6 +173,6 @@ def reader_from(base: nn.Module, words: Any, model: str, max_positions: int, win
 
 
 def n_positions(base: nn.Module) -> int:
-    """The most tokens that a RoBERTa or BERT reads."""
+    """The largest number of tokens that a RoBERTa or BERT can read."""
     unused = base.config.pad_token_id + 1 if base.config.model_type == "roberta" else 0
     return base.config.max_position_embeddings - unused

@@ -69,7 +69,7 @@ class Longformer(LongformerForMaskedLM):
                      window: int | Sequence[int] = 512, positions: str = "copy") -> "Longformer":
         """`longformer_from` for a RobertaForMaskedLM, or the folder or hub name of one, which is read in float32.
 
-        Raises ReproError as `longformer_from`, and for a missing checkpoint.
+        Raises ReproError as `longformer_from` does, and for a missing checkpoint.
         """
         base = load_masked_lm(roberta).eval() if isinstance(roberta, (str, Path)) else roberta
         if not isinstance(base, RobertaForMaskedLM):
@@ -79,9 +79,9 @@ class Longformer(LongformerForMaskedLM):
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
-        """A saved Longformer, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without
-        some of its weights."""
+        """Load a Longformer that this class or transformers saved, by its folder or hub name. Weights are fp32 unless
+        `dtype` says otherwise. Raises ReproError for a checkpoint that is missing, of another kind, damaged or
+        incomplete."""
         return load_whole(super().from_pretrained, "longformer", name_or_folder, "allenai/longformer-base-4096",
                           "Longformer.from_roberta converts one of roberta", **{"dtype": torch.float32} | kwargs)
 
@@ -91,8 +91,8 @@ class Longformer(LongformerForMaskedLM):
             super().save_pretrained(folder, **kwargs)
 
     def resize_token_embeddings(self, *arguments, **named) -> nn.Embedding:
-        """Like transformers, but fixes the second bias of a model with an untied output layer. In transformers it keeps
-        the old size, and the saved RobertaForMaskedLM or LongformerForMaskedLM does not load."""
+        """Like transformers, but also resizes the second bias of a model with an untied output layer. In transformers
+        it keeps the old size, so that the saved RobertaForMaskedLM or LongformerForMaskedLM does not load."""
         found = super().resize_token_embeddings(*arguments, **named)
         head = self.lm_head
         if head.bias.shape != head.decoder.bias.shape:
@@ -101,7 +101,7 @@ class Longformer(LongformerForMaskedLM):
 
     @property
     def n_positions(self) -> int:
-        """The most tokens that a text can have."""
+        """The largest number of tokens that a text can have."""
         return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
     @checked
@@ -112,12 +112,12 @@ class Longformer(LongformerForMaskedLM):
                 output_attentions: bool | None = None) -> LongformerOutput | tuple[Tensor, ...]:
         """Logits (B, N, V) and states (B, N, d) of token ids (B, N), with any N up to `n_positions`.
 
-        attention_mask (B, N): 0 for padding, and as in transformers 2 for global tokens. global_attention_mask (B, N):
+        attention_mask (B, N): 0 for padding and, as in transformers, 2 for global tokens. global_attention_mask (B, N):
         1 for global tokens. token_type_ids (B, N): as tokenizers give them; None: 0. labels (B, N): the targets; -100
         is ignored; the loss is the mean over the others, in nats.
         return_dict: False for a tuple, as in transformers.
         Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels without
-        a target, and for requested hidden states or attentions of all layers, which are not stored.
+        a target, and requests for the hidden states or attentions of all layers, which are not stored.
         """
         for name, value in (("output_hidden_states", output_hidden_states), ("output_attentions", output_attentions)):
             if value:
@@ -171,9 +171,9 @@ class Longformer(LongformerForMaskedLM):
         return layer.output(layer.intermediate(attended), attended)
 
     def learn_positions_only(self, first: int) -> None:
-        """Freeze everything except the rows of positions from `first` on (counted from 0).
+        """Freeze all weights except the embeddings of positions from `first` on (counted from 0).
 
-        Use an optimizer without weight decay, or the first rows would shrink.
+        Use an optimizer without weight decay, or the embeddings of the first positions would shrink.
         """
         self.requires_grad_(False)
         table = self.longformer.embeddings.position_embeddings.weight.requires_grad_(True)
@@ -243,7 +243,7 @@ def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | S
 
 
 def _check_base(model: object) -> None:
-    """Raise ReproError unless a Longformer can have the weights of this model."""
+    """Raise ReproError unless a Longformer can use the weights of this model."""
     if not isinstance(model, BASES):
         raise ReproError(f"model is {short(model, 40) if isinstance(model, str) else 'a ' + type(model).__name__}; it "
                          f"must be one of {', '.join(kind.__name__ for kind in BASES)}.")
@@ -259,7 +259,7 @@ def _check_base(model: object) -> None:
 
 
 def _head(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of the head that predicts tokens, by the names that Longformer's has."""
+    """The weights of the head that predicts tokens, by their names in Longformer."""
     found = {}
     for name, weight in model.state_dict().items():
         part = next((part for part in HEADS if name.startswith(part)), None)

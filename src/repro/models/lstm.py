@@ -30,10 +30,10 @@ class LSTMConfig:
 
     @classmethod
     def as_large_as(cls, config: GPTConfig) -> "LSTMConfig":
-        """The LSTM with the same vocabulary, width and dropout, and the nearest number of weights with units in steps
-        of 8.
+        """The LSTM with the same vocabulary, width and dropout, and the closest number of weights, with units in
+        multiples of 8.
 
-        A step with units that are not a multiple of 8 took a third longer.
+        With units that are not a multiple of 8, a training step took a third longer.
         """
         linear = 5 * config.n_embd + 8  # solve 4 units^2 + linear units + constant = 0
         constant = (config.vocab_size + 1) * config.n_embd - config.parameters
@@ -42,12 +42,12 @@ class LSTMConfig:
 
     @property
     def parameters(self) -> int:
-        """All weights: the embedding, four gates with two biases each, and the matrix back to the width."""
+        """Number of weights: the embedding, four gates with two biases each, and the layer from units to the width."""
         gates = 4 * self.units * (self.n_embd + self.units + 2)
         return self.vocab_size * self.n_embd + gates + (self.units + 1) * self.n_embd
 
     def flops_per_token(self, n: int = 0) -> float:
-        """Forward floating-point operations per token, 2 for each weight of a matrix, at any length."""
+        """Floating-point operations of the forward pass per token, at any length: 2 for each weight of a matrix."""
         return 2 * (4 * self.units * (self.n_embd + self.units) + (self.units + self.vocab_size) * self.n_embd)
 
     def to_dict(self) -> dict:
@@ -59,7 +59,7 @@ class LSTMConfig:
 class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    It starts every text from zeros. Its matrices are in an `nn.ModuleList`, like the blocks of transformers, so that
+    Every text starts from a zero state. Matrices are in an `nn.ModuleList`, like the blocks of transformers, so that
     the same optimizer trains them. Under autocast to bfloat16 on a CPU its products are rounded like a transformer's
     (`unrolled`); on a GPU the recurrence always runs in single precision.
 
@@ -101,10 +101,10 @@ class LSTM(nn.Module):
 
     @property
     def recurrent(self) -> nn.LSTM:
-        """From embeddings to the states of its units."""
+        """The layer from embeddings to the states of the units."""
         return self.layers[0]
 
     @property
     def back(self) -> nn.Linear:
-        """From units to the width of an embedding."""
+        """The layer from units to the width of an embedding."""
         return self.layers[1]

@@ -1,6 +1,6 @@
-"""A published decoder that reads an opening token in front of every text, with what the zero-shot sets ask of a model.
+"""A published decoder that reads an opening token in front of every text, with the methods that zero-shot tasks need.
 
-Gemma was trained on texts that begin with <bos>, and its attention rests on that token. GPT-2 has no such token.
+Gemma was trained on texts that begin with <bos>, and its attention depends on that token. GPT-2 has no such token.
 """
 
 from copy import deepcopy
@@ -21,10 +21,10 @@ class Opened(nn.Module):
     """A causal language model of transformers, `model`, that reads token `bos` in front of every text it is given.
 
     It scores windows, last words and branches like `repro.models.GPT`, and generates like a model of transformers.
-    `bos` takes no place of the context and is no target. A scored text that begins with it gets no second one; prompts
+    `bos` does not count toward the context and is no target. A scored text that begins with it gets no second; prompts
     and the trunk of branches must not begin with it.
 
-    context: tokens that it reads at once besides `bos`. exact_output: compute logits in float32 also under autocast,
+    context: tokens that it reads at once besides `bos`. exact_output: compute logits in float32 even under autocast,
     for tasks that need the most likely token: in 16 bits, close logits become equal. Logits have the shape (B, N, V).
     Raises ReproError for a model whose logits are not a plain product of states and weights, for a `bos` outside the
     vocabulary, and for a context below 1.
@@ -58,7 +58,7 @@ class Opened(nn.Module):
 
     def forward(self, input_ids: Tensor, past_key_values=None, cache=None, use_cache: bool = False,
                 logits_to_keep: int = 0) -> SimpleNamespace:
-        """An object with `logits`, of the last `logits_to_keep` tokens or, for 0, of all."""
+        """An object with `logits` for the last `logits_to_keep` tokens; 0: for all tokens."""
         held = past_key_values if cache is None else cache
         if held is None:
             states = self.hidden(input_ids)
@@ -69,7 +69,7 @@ class Opened(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, width) of token ids (B, N)."""
-        there = ids[:, :1] == self.bos  # these get a token at their end instead, which changes no state before it
+        there = ids[:, :1] == self.bos  # these get a token at the end instead, which changes no earlier state
         in_front, behind = F.pad(ids, (1, 0), value=self.bos), F.pad(ids, (0, 1), value=self.bos)
         states = self.base(input_ids=torch.where(there, behind, in_front), use_cache=False).last_hidden_state
         return torch.where(there[..., None], states[:, :-1], states[:, 1:])
@@ -88,12 +88,12 @@ class Opened(nn.Module):
         return read[:, 1:], self._read(branches[0], held)[None]
 
     def _read(self, embedded: Tensor, held) -> Tensor:
-        """The states of embedded tokens (B, N, width) after those whose keys and values are held, which grow."""
+        """The states of embedded tokens (B, N, width) that follow the tokens in the cache `held`, which grows."""
         return self.base(inputs_embeds=embedded, **cache_argument(held), use_cache=True).last_hidden_state
 
 
 class Output(nn.Module):
-    """The output layer of a model: states (..., width) to logits (..., V). exact: in float32 also under autocast."""
+    """The output layer of a model: states (..., width) to logits (..., V). exact: in float32 even under autocast."""
 
     def __init__(self, layer: nn.Module, exact: bool):
         super().__init__()

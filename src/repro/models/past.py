@@ -15,15 +15,15 @@ class Past(NamedTuple):
     """The cache for a text of n tokens, returned by `extend` of a decoder."""
 
     n: int
-    layers: tuple[Kept | None, ...]  # from the bottom layer; None: nothing that a later token can see
+    layers: tuple[Kept | None, ...]  # from the bottom layer; None: later tokens need nothing from it
 
     def select(self, rows: list[int]) -> "Past":
-        """The texts in `rows`, which may repeat or omit some."""
+        """The cache for the texts in `rows`, which may repeat or omit texts."""
         return Past(self.n, tuple(kept and tuple(part[rows] for part in kept) for kept in self.layers))
 
 
 def check_past(past: Past | None, ids: Tensor, layers: Sized) -> None:
-    """Raise ReproError unless this is a past of a model with these layers, for the same texts as `ids` (B, T)."""
+    """Raise ReproError unless `past` is from a model with these layers, for as many texts as `ids` (B, T)."""
     if past is None:
         return
     if not isinstance(past, Past) or len(past.layers) != len(layers):
@@ -34,8 +34,8 @@ def check_past(past: Past | None, ids: Tensor, layers: Sized) -> None:
 
 
 def pieces(start: int, n: int, size: int) -> Iterator[tuple[int, int]]:
-    """The pieces, first and behind the last, of n tokens that follow `start` others; none goes over a multiple of
-    `size`, counted from the beginning of the text."""
+    """Pieces (first, one past the last) of n tokens that follow `start` others. No piece crosses a multiple of `size`,
+    counted from the beginning of the text."""
     first = start
     while first < start + n:
         behind = min(start + n, (first // size + 1) * size)

@@ -30,8 +30,8 @@ MANIFEST, NOTE = "fetched.json", "LICENSE-NOTE.md"
 class Pretrained:
     """The declaration of one published model.
 
-    sources: tried in this order. size: bytes to fetch, about. file, sha256: the fetched file that is checked, and its
-    checksum; "" where only the hub lists one. note: what to say wherever one of its results is shown.
+    sources: tried in this order. size: approximate number of bytes to fetch. file, sha256: the fetched file that is
+    checked, and its checksum; "" if only the hub lists one. note: printed wherever a result of the model is shown.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Pretrained:
     sources: tuple[Packages | Repository, ...]
     size: int
     licence: str
-    terms: str  # where the license is
+    terms: str  # link to the license
     serves: str  # what the study uses it for
     file: str = "model.safetensors"
     sha256: str = ""
@@ -97,14 +97,14 @@ def folder(name: str) -> Path:
 
 
 def place(name_or_folder: str | Path) -> Path:
-    """A folder as it is, or that of a fetched model by its name. Raises ReproError for what is neither."""
+    """The given folder, or the folder of a fetched model by its name. Raises ReproError for anything else."""
     with reading(name_or_folder, "gpt2"):
         here = Path(name_or_folder)
         return here if here.is_dir() else folder(str(name_or_folder))
 
 
 def is_here(name: str) -> bool:
-    """Whether a model was fetched and its files have their sizes; `check` also reads them."""
+    """Whether a model was fetched and its files have the listed sizes; `check` also reads the files."""
     try:
         return all((home() / name / file).stat().st_size == entry["bytes"] for file, entry in _manifest(name).items())
     except (OSError, ReproError):
@@ -112,8 +112,8 @@ def is_here(name: str) -> bool:
 
 
 def fetch(name: str, progress: bool = True) -> Path:
-    """Fetch a model, unless it is here, and return its folder. An interrupted fetch keeps what it has; a second process
-    waits for the first.
+    """Fetch a model, unless it is already here, and return its folder. An interrupted fetch can be resumed; a second
+    process waits for the first.
 
     progress: show it on stderr. Raises ReproError for an unknown name, if no source can be reached, for a wrong
     checksum, and for a full disk; the folder then does not appear.
@@ -127,7 +127,7 @@ def fetch(name: str, progress: bool = True) -> Path:
     except OSError as error:
         raise _cannot_write(raw, name, error) from error
     with locked(raw):
-        if not is_here(name):  # the process that had the lock before may have fetched it
+        if not is_here(name):  # the process that held the lock before may have fetched it
             _fetch(model, raw, target, progress)
         shutil.rmtree(raw, ignore_errors=True)
     return target
@@ -185,7 +185,7 @@ def load(name_or_folder: str | Path, dtype: Any = None) -> tuple[Any, Tokeniser]
 
 
 def check(name: str) -> str:
-    """"ok", "not here", or what is wrong with a fetched model: every file is read, and the model loaded.
+    """"ok", "not here", or the problem with a fetched model; reads every file and loads the model.
 
     Raises ReproError for an unknown name.
     """
@@ -222,7 +222,7 @@ def _manifest(here: str | Path) -> dict[str, dict]:
 
 
 def _download(model: Pretrained, raw: Path, progress: bool) -> Packages | Repository:
-    """Bring the files of a model to the folder `raw` from the first source that has them, checked."""
+    """Download the files of a model to the folder `raw`, from the first source that has them, and check them."""
     reasons, again = [], f"run `repro models fetch {model.name}` again"
     for source in model.sources:
         try:

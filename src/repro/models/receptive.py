@@ -18,7 +18,7 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
     """(n_layer, n) bool: whether the last of n positions, after a layer, can depend on an input position.
 
     patterns: per layer, from the bottom, one for each head. A position always sees itself, through the
-    residual connection (Beltagy et al. 2020, section 3.1: windows of w over l layers reach l * w, dilated d * l * w).
+    residual connection. (Beltagy et al. 2020, section 3.1: l windows of w reach l * w, with dilation d * l * w.)
 
     >>> receptive_field(longformer_patterns([2, 2], n_head=2), n=5).int()
     tensor([[0, 0, 0, 1, 1],

@@ -6,7 +6,7 @@ from repro.checked import checked
 from repro.checkpoints import load_whole
 from repro.errors import ReproError, check_number, check_whole
 
-LARGEST = 1e30  # amplitude of the waves: well within float32
+LARGEST = 1e30  # largest amplitude of the waves, well within float32
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last id
 
 
@@ -60,7 +60,7 @@ def waves(n_positions: int, width: int):
 
 @checked
 def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 512) -> int:
-    """Number of weights of such a model: biases and layer norms included, the tied output matrix counted once.
+    """Number of weights of a `roberta_mini`: biases and layer norms included, the tied output matrix counted once.
 
     Raises ReproError for sizes below 1.
 
@@ -77,9 +77,9 @@ def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: 
 
 @checked
 def load_masked_lm(name_or_folder: str | Path):
-    """A RoBERTa checkpoint (hub name or folder) with fp32 weights.
+    """Load a RoBERTa checkpoint (hub name or folder) with fp32 weights.
 
-    Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without some of its weights.
+    Raises ReproError for a checkpoint that is missing, of another kind, damaged or incomplete.
 
     >>> _ = save_model(roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
     >>> type(load_masked_lm(folder / "base")).__name__

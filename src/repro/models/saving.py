@@ -21,7 +21,7 @@ from repro.processes import is_first
 WEIGHTS = ("fp32", "bf16")
 KIND = "repro"  # the key under which config.json names the class
 OWN = {"gpt2": "load_causal_lm", "roberta": "load_masked_lm", "longformer": "Longformer",
-       "led": "LED"}  # of transformers' types
+       "led": "LED"}  # by transformers' model type
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
@@ -29,9 +29,9 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     complete or not at all.
 
     weights: "fp32", or "bf16", which rounds them and takes half the space. Under torchrun only the first process
-    writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights without a
-    device, a file, a link, or a folder of other files under that name, and a full disk. RoBERTa of transformers does
-    not load again if its vocabulary was resized while its output layer was not tied (lm_head.bias keeps its size); our
+    writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights without a device,
+    and a full disk; also if a file, a link or a folder of other files has that name. A RoBERTa of transformers does not
+    load again if its vocabulary was resized with an untied output layer, because lm_head.bias keeps its old size; our
     Longformer does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")

@@ -1,7 +1,7 @@
 """The Sparse Transformer: a deep decoder of factorised attention (Child et al. 2019, sections 4.3 and 5).
 
-Pre-activation residual blocks whose output weights shrink with the depth, learned embeddings of positions in the
-data or in the attention pattern, and attention and feedforward layers that are recomputed in the backward pass.
+It has pre-activation residual blocks whose initial output weights shrink with depth, and learned position embeddings
+for the data or for the attention pattern. Attention and feedforward layers can be recomputed in the backward pass.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,17 @@ from repro.recompute import recomputed
 
 INTEGRATIONS = ("interleaved", "merged", "multi-head")
 EMBEDDINGS = ("data", "attention")
-INIT = 0.125  # standard deviation of an initial weight, times the square root of its inputs (Appendix of the paper)
+INIT = 0.125  # standard deviation of an initial weight, times the root of its number of inputs (Appendix)
 
 
 @checked
 def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) -> tuple[tuple[Pattern, ...], ...]:
-    """The pattern of every head of every layer, from the bottom, if `pattern` has `.heads` (section 4.2).
+    """The pattern of every head of every layer, from the bottom (section 4.2).
 
-    "interleaved": all heads of layer r use head r mod p. "merged": every head uses the union. "multi-head": the heads
-    of a layer take turns. Heads with summaries use different sub-blocks (section 4.3). All heads use a pattern without
-    `.heads`, such as Causal(). Raises ReproError for an unknown integration.
+    If `pattern` has p parts, its `.heads`, integration says which head uses which. "interleaved": all heads of layer r
+    use part r mod p. "merged": every head uses the union. "multi-head": the heads of a layer take turns. Heads with
+    summaries use different sub-blocks (section 4.3). A pattern without `.heads`, such as Causal(), is used by all
+    heads. Raises ReproError for an unknown integration, and for too few layers or heads to use all parts.
 
     >>> from repro.attention import Strided
     >>> layers = integrated(Strided(4), "interleaved", n_layer=3, n_head=1)
@@ -62,7 +63,7 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
 
 
 def _sub_block(pattern: Fixed, head: int, integration: str) -> int:
-    """The next one for every head that has summaries; of "multi-head", that is every p-th."""
+    """The sub-block of a head: the next one for every head with summaries; with "multi-head", every p-th head."""
     turn = head // len(pattern.heads) if integration == "multi-head" else head
     return (pattern.sub_block + turn) % (pattern.stride // pattern.summary)
 
@@ -73,7 +74,7 @@ class SparseConfig:
 
     embeddings: position embeddings, "data" (row, column and channel of an image, whose sizes are `shape`; for a
     sequence without a shape, its one index) and "attention" (row and column in a matrix). columns: the width of that
-    matrix; None is the pattern's stride, or about the root of the length for a pattern without one.
+    matrix; None: the pattern's stride or, if it has none, about the square root of the length.
 
     >>> from repro.attention import Strided
     >>> SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4)).parameters
@@ -81,19 +82,19 @@ class SparseConfig:
     """
 
     vocab_size: Positive
-    length: Positive  # positions at most
+    length: Positive  # maximum number of positions
     n_layer: Positive
     n_head: Positive
     n_embd: Positive
     pattern: InstanceOf[Pattern] = Causal()  # noqa: RUF009  (frozen)
     integration: Literal[*INTEGRATIONS] = "merged"
-    key_size: Positive | None = None  # features of a head's query and key; None: n_embd / n_head; images: half
-    inner: Positive = 4  # width of the feedforward network, in n_embd; the paper's images 2
+    key_size: Positive | None = None  # of a head's query and key; None: n_embd / n_head; the paper's images: half
+    inner: Positive = 4  # width of the feedforward network, in multiples of n_embd; the paper's images: 2
     dropout: Dropout = 0.0  # only at the end of each residual branch
     embeddings: Tuple[Literal[*EMBEDDINGS]] = ("attention",)
     shape: Tuple[Positive] = ()
     columns: Positive | None = None
-    scaled: bool = True  # output weights of both branches by 1 / sqrt(2 n_layer)
+    scaled: bool = True  # scale initial output weights of both branches by 1 / sqrt(2 n_layer)
 
     def __post_init__(self):
         if self.n_embd % self.n_head:
@@ -116,28 +117,28 @@ class SparseConfig:
 
     @property
     def of_key(self) -> int:
-        """Features of a head's query and key."""
+        """Number of features of a head's query and key."""
         return self.key_size or self.n_embd // self.n_head
 
     @property
     def tables(self) -> tuple[int, ...]:
-        """Entries of each table of position embeddings."""
+        """Number of entries in each table of position embeddings."""
         data = (self.shape or (self.length,)) if "data" in self.embeddings else ()
         return data + ((-(-self.length // self.width), self.width) if "attention" in self.embeddings else ())
 
     @property
     def width(self) -> int:
-        """Columns of the matrix of positions."""
+        """Number of columns in the matrix of positions."""
         return self.columns or getattr(self.pattern, "stride", None) or max(1, round(sqrt(self.length)))
 
     @property
     def matrices(self) -> int:
-        """Weights of the matrices inside the layers."""
+        """Number of weights in the matrices of the layers."""
         return self.n_layer * self.n_embd * (2 * self.n_head * self.of_key + (2 + 2 * self.inner) * self.n_embd)
 
     @property
     def parameters(self) -> int:
-        """All weights: matrices, biases and norms of the layers, embeddings, last norm, output layer."""
+        """Number of weights: matrices, biases and norms of the layers, embeddings, last norm, output layer."""
         small = self.n_layer * (2 * self.n_head * self.of_key + (7 + self.inner) * self.n_embd)
         return self.matrices + small + (2 * self.vocab_size + sum(self.tables) + 2) * self.n_embd + self.vocab_size
 
@@ -147,8 +148,8 @@ class SparseConfig:
         return sum(counts[one] for layer in self.patterns for one in layer) / n
 
     def flops_per_token(self, n: int) -> float:
-        """Forward floating-point operations per position of a sequence of n: 2 for each weight and for each product in
-        a score and in a sum of values."""
+        """Floating-point operations of the forward pass per position, in a sequence of n: 2 for each weight, and 2 for
+        each product in a score or in a weighted sum of values."""
         return (2 * self.matrices + 2 * self.n_embd * self.vocab_size
                 + 2 * (self.of_key + self.n_embd // self.n_head) * self.pairs_per_token(n))
 
@@ -159,11 +160,11 @@ class SparseConfig:
 
 @checked
 class SparseTransformer(nn.Module):
-    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1, whose place in the data is i.
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1, whose position in the data is i.
 
-    implementation: of `attend`; or "products", in the precision that autocast gives. recompute: store the input of each
-    residual branch and compute the rest again in the backward pass (section 5.4). Weights start as in the paper; the
-    output layer at 0, so that the first loss is log V.
+    implementation: one of `attend`, or "products", in the precision of autocast. recompute: store only the input of
+    each residual branch and compute the rest again in the backward pass (section 5.4). Weights are initialized as in
+    the paper, the output layer at 0, so that the first loss is log V.
 
     >>> from repro.attention import Strided
     >>> config = SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4))
@@ -222,7 +223,7 @@ class SparseTransformer(nn.Module):
         return x
 
     def indices(self, first: int, stop: int, device=None) -> list[Tensor]:
-        """The entry in each table for the positions first .. stop - 1."""
+        """The entries in each table for the positions first .. stop - 1."""
         i, config, found = torch.arange(first, stop, device=device), self.config, []
         if "data" in config.embeddings:
             found += torch.unravel_index(i, config.shape or (config.length,))
@@ -262,7 +263,7 @@ class Attention(nn.Module):
                              for part in self.project(self.norm(x)).split(self.sizes, -1))
         if cache is not None:
             key, value = cache(key, value)
-            implementation = "auto"  # the implementation of `attend` that reads only the keys that a late query sees
+            implementation = "auto"  # lets `attend` read only the keys that a late query sees
         if implementation == "products":
             seen = products(query, key, value, self.patterns, query.shape[-1] ** -0.5)
         else:

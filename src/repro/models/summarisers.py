@@ -1,6 +1,6 @@
 """Summarizers: decoders that read input and summary as one text, and two models that read them separately.
 
-All take the input `source` (B, L), padded with zeros, `lengths` (B,), and `ids` (B, T): a separator, then the summary.
+All take the input `source` (B, L), padded with zeros, its `lengths` (B,), and `ids` (B, T): separator, then summary.
 They return logits (B, T, V) for the token after each of `ids`.
 """
 
@@ -20,8 +20,8 @@ from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
 class Read(NamedTuple):
-    """The output for a batch: logits for the summary, for the input (only decoders that read both; otherwise None), and
-    the loss that keeps experts in use."""
+    """The output for a batch: logits for the summary, logits for the input (None unless a decoder reads both), and the
+    loss that keeps experts in use."""
 
     logits: Tensor  # (B, T, V)
     source: Tensor | None  # (B, L, V): after each token of the input; the separator follows the last one
@@ -48,10 +48,10 @@ class OneText(nn.Module):
         return self.read(source, lengths, ids).logits
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """The output for summary and input. A summary directly follows its input, also if inputs differ in length.
+        """The output for summary and input. A summary directly follows its input, even if inputs differ in length.
 
-        id_lengths (B,): how many of `ids` are not padding; experts are then balanced over real tokens only. None: also
-        over padding.
+        id_lengths (B,): how many of `ids` are not padding; experts are then balanced over real tokens only. None:
+        padding counts, too.
         """
         check_pair(source, lengths, ids)
         rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # the positions of `ids`
@@ -83,7 +83,7 @@ class Pretrained(nn.Module):
 
     @checked
     def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
-        """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them."""
+        """Logits (B, V) for the token after `ids` (B, T), which follow the tokens in `past`; and the extended past."""
         read = past.cache.get_seq_length() if past else 0
         check_ids(ids, self.config.vocab_size, self.config.n_positions - read)
         output = self.model(ids, **cache_argument(past.cache if past else None), use_cache=True)
@@ -91,19 +91,21 @@ class Pretrained(nn.Module):
 
 
 class GPT2Past(NamedTuple):
-    """The cache of `Pretrained`: one of transformers, which changes in place."""
+    """The cache of `Pretrained`: a cache of transformers, which changes in place."""
 
     cache: Any
 
     def select(self, rows: list[int]) -> "GPT2Past":
-        """Like `repro.models.past.Past.select`, but changes this cache."""
+        """Like `repro.models.past.Past.select`, but changes this cache in place."""
         self.cache.reorder_cache(torch.tensor(rows))
         return self
 
 
 @config
 class EncoderDecoderConfig:
-    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not match.
+    """Size of an `EncoderDecoder`: n_layer layers in the encoder and in the decoder.
+
+    Raises ReproError for sizes that do not match.
 
     >>> EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1).parameters
     2225
@@ -133,8 +135,8 @@ class EncoderDecoderConfig:
         return 2 * self.encoder.parameters - embedding + 2 * self.n_embd + across + self.vocab_size
 
     def flops(self, n: int, target: int) -> float:
-        """Forward floating-point operations for an input of n tokens and a summary of `target`, as
-        `LayersConfig.flops_per_token` counts them."""
+        """Floating-point operations of the forward pass for an input of n tokens and a summary of `target` tokens,
+        counted as in `LayersConfig.flops_per_token`."""
         read = self.encoder.flops_per_token(n) * n
         own = LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Causal(),) * self.n_layer,
                            position_size=self.position_size).flops_per_token(target) * target
@@ -149,7 +151,7 @@ class EncoderDecoderConfig:
 @checked
 class EncoderDecoder(nn.Module):
     """T-ED: an encoder reads the input in both directions, and a decoder writes the summary, attending to the encoder
-    (Vaswani et al. 2017). Layers as in `Decoder`, with relative positions inside each text and none across.
+    (Vaswani et al. 2017). Layers as in `Decoder`, with relative positions inside each text and none between them.
 
     >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
     >>> model(torch.tensor([[3, 4, 5]]), torch.tensor([3]), torch.tensor([[0, 6, 7]])).shape
@@ -214,7 +216,7 @@ class Looking(Layer):
         return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x)))))
 
     def across(self, x: Tensor, memory: Tensor, there: Tensor, implementation: str) -> Tensor:
-        """Attention of (B, T, n_embd) to those states (B, L, n_embd) that are `there` (B, L)."""
+        """Attention of x (B, T, n_embd) to the encoder's states (B, L, n_embd), where `there` (B, L) is True."""
         query, key, value = (layer(part).unflatten(2, (self.n_head, -1)).transpose(1, 2) for layer, part in (
             (self.query, x), (self.key, memory), (self.value, memory)))
         if implementation in ("products", "rows"):  # plain products, as in `repro.attention.products`
@@ -245,7 +247,7 @@ class Seq2SeqConfig:
         return 2 * self.n_layer * (8 * d + 8) * d + 3 * d * d + d + (self.vocab_size * (d + 1))
 
     def flops(self, n: int, target: int) -> float:
-        """Forward floating-point operations for an input of n tokens and a summary of `target`."""
+        """Floating-point operations of the forward pass for an input of n tokens and a summary of `target` tokens."""
         d = self.n_embd
         return (2 * 8 * self.n_layer * d * d * (n + target) + 2 * 3 * d * d * target + 4 * d * n * target
                 + 2 * d * self.vocab_size * target)
@@ -287,7 +289,7 @@ class Seq2Seq(nn.Module):
         return Read(self(source, lengths, ids), None, 0.0)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The states of all tokens of the input, and the last ones, from which the decoder starts."""
+        """The states of all tokens of the input, and the final state, from which the decoder starts."""
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
         x = self.dropout(embedded(self.embed, source, name="source"))

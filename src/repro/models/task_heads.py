@@ -30,8 +30,7 @@ class LabelHead(nn.Module):
 
 
 class CandidateHead(nn.Module):
-    """Logits (B, K) of up to K candidates, from the state of one token each; -inf for candidates that a question lacks.
-    """
+    """Logits (B, K) of up to K candidates, from the state of one token each; -inf for missing candidates."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -61,9 +60,9 @@ class SpanHead(nn.Module):
         return {"start": start, "end": end, "text": batch["text"] & read.in_context}
 
     def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
-        """(B,) nats: `any_span_loss` of each example; 0 for one without a right span in what is read."""
+        """(B,) nats: the `any_span_loss` of each example; 0 for examples without a right span in the tokens read."""
         known = batch["spans"][:, 0, 0] >= 0
-        nats = 0 * outputs["start"].float().sum(1)  # with gradients, also if no example has a right span
+        nats = 0 * outputs["start"].float().sum(1)  # has a gradient even if no example has a right span
         if known.any():
             start, end, text = (outputs[name][known] for name in ("start", "end", "text"))
             nats[known] = any_span_loss(start, end, batch["spans"][known], text, reduction="none")
@@ -71,10 +70,10 @@ class SpanHead(nn.Module):
 
 
 class EvidenceHeads(nn.Module):
-    """The heads of HotpotQA (appendix D): of the span, of the answer's type, and one for each kind of evidence.
+    """The heads for HotpotQA (appendix D): for the span, for the type of answer, and one for each kind of evidence.
 
-    n_types: of answers; number 0 is a span. kinds: names of tensors (B, N, 2) in a batch: the position of each place
-    where evidence may be, or -1 where it is not read, and its label: 1, 0, or -1 where it is not known.
+    n_types: the number of answer types; type 0 is a span. kinds: names of tensors (B, N, 2) in a batch. They hold, for
+    each place where evidence may be, its position, -1 if it is not read, and its label: 1, 0, or -1 if unknown.
     """
 
     def __init__(self, width: int, n_types: int, kinds: Sequence[str]):
@@ -84,9 +83,9 @@ class EvidenceHeads(nn.Module):
             nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)) for kind in kinds})
 
     def forward(self, read: Read, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The span head's outputs; `type` (B, n_types); and (B, N) of each kind, -inf without a state."""
+        """The span head's outputs; `type` (B, n_types); and logits (B, N) for each kind, -inf for places not read."""
         found = self.span(read, batch) | {"type": self.answer_type(read.first)}
-        context, known = F.pad(read.context, (0, 0, 0, 1)), F.pad(read.in_context, (0, 1))  # and a token not read
+        context, known = F.pad(read.context, (0, 0, 0, 1)), F.pad(read.in_context, (0, 1))  # + one unread token
         for kind, head in self.evidence.items():
             at = batch[kind][..., 0]
             at = at.where(at >= 0, known.shape[1] - 1)
@@ -95,8 +94,8 @@ class EvidenceHeads(nn.Module):
         return found
 
     def losses(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
-        """(B,) nats: of the span, where the answer is one, and of the type; and the mean binary cross-entropy over the
-        places of each kind whose label is known."""
+        """(B,) nats: of the span, if the answer is one, and of the type, plus the mean binary cross-entropy over the
+        places of each kind that have a known label."""
         total = self.span.losses(outputs, batch) + cross_entropy(outputs["type"], batch["types"], "none")
         for kind in self.evidence:
             logits, labels = outputs[kind], batch[kind][..., 1]
@@ -108,7 +107,7 @@ class EvidenceHeads(nn.Module):
 
 
 class ClusterHead(nn.Module):
-    """`Coreference` for each document of a batch; states of tokens outside words are not read."""
+    """`Coreference` for each document of a batch; states of tokens outside words are ignored."""
 
     def __init__(self, model: Coreference):
         super().__init__()

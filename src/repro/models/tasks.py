@@ -26,7 +26,7 @@ TEXTS = {"classification": "a text", "entailment": "a premise and a hypothesis",
 START, DELIMITER, EXTRACT = range(3)  # the new tokens; their ids come after those of the vocabulary
 
 Ids = list[int]
-Predicted = tuple[Tensor, Tensor, Tensor]  # states (n, d), the tokens that follow (n,), and what each loss counts (n,)
+Predicted = tuple[Tensor, Tensor, Tensor]  # states (n, d), the tokens that follow (n,), and loss weights (n,)
 
 
 @checked
@@ -98,7 +98,7 @@ def _check_room(limit: int, least: int, why: str) -> None:
 
 
 def _fitting(lengths: list[int], room: int) -> list[int]:
-    """The lengths of one or two texts after truncating the longer one (the second of equal ones) until both fit."""
+    """The lengths of one or two texts after truncating the longer one, or the second of equal ones, until both fit."""
     if sum(lengths) <= room:
         return lengths
     if len(lengths) == 1:
@@ -144,7 +144,7 @@ def collate(examples: Iterable[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
 
 @checked
 def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tensor]:
-    """A batch of (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,).
+    """A batch from pairs (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,).
 
     >>> batch = labelled([([[1, 2, 3]], 0), ([[4, 5]], 1)])
     >>> batch["ids"].shape, batch["labels"]
@@ -159,7 +159,7 @@ def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tenso
 class Told:
     """The output of a `TaskModel` for a batch.
 
-    logits: (B, n_outputs), or (B, S) of candidates. task_loss: mean cross entropy in nats, or mean squared error.
+    logits: (B, n_outputs), or (B, S) for candidates. task_loss: mean cross entropy in nats, or mean squared error.
     loss: task_loss + lm_weight * lm_loss. Both are None without labels.
     """
 
@@ -171,9 +171,9 @@ class Told:
 
     @cached_property
     def lm_loss(self) -> Tensor:
-        """Mean over sequences of the mean nats of their tokens from the second on, under a softmax over V + 3.
+        """Mean over sequences of the mean nats per token, from the second token on, under a softmax over V + 3 tokens.
 
-        Computed on first access, and in a loss only if its weight is not 0, because the output layer is slow.
+        Computed on first access, and for `loss` only if its weight is not 0, because the output layer is slow.
         """
         return self._predicted()
 
@@ -182,9 +182,10 @@ class Told:
 class TaskModel(nn.Module):
     """A fine-tuned language model: maps (B, S, N) ids of `collate` to logits and losses (`Told`).
 
-    base: a `GPT`, or another with `embed`, `read` and a tied output layer, such as `LSTM`; it is not copied. form: one
-    of `encode_example`. n_outputs: labels; 1 predicts a number with squared error; always 1 for candidates, because
-    the softmax is over them. dropout: of the state that predicts the answer. The states of two orders are added.
+    base: a `GPT`, or another model with `embed`, `read` and a tied output layer, such as `LSTM`; it is not copied.
+    form: as in `encode_example`. n_outputs: the number of labels; 1 predicts a number, with squared error; always 1 for
+    candidates, because the softmax is over them. dropout: of the state that predicts the answer. If two texts are read
+    in both orders, the two states are added.
 
     Candidates share a beginning, which a `GPT` reads once (`shared`): the same results in a fraction of the time.
     Raises ReproError for an unknown form and numbers out of range.
@@ -214,7 +215,7 @@ class TaskModel(nn.Module):
         self.head = nn.Linear(width, n_outputs, bias=False, device=weight.device, dtype=weight.dtype)
         self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.head.weight, std=INIT)
-        with torch.no_grad():  # as large as the embeddings that the base has learned
+        with torch.no_grad():  # with the standard deviation of the base's embeddings
             self.special.weight.normal_().mul_(base.embed.weight.std())
 
     def settings(self) -> dict:
@@ -278,9 +279,9 @@ class TaskModel(nn.Module):
 
     def _branching(self, ids: Tensor, lengths: Tensor, n: Tensor, table: Tensor
                    ) -> tuple[Tensor, Callable[[], Predicted]]:
-        """The same, where the first n (B,) tokens, which all sequences of an example have in common, are read once."""
+        """The same, but the first n (B,) tokens, which all sequences of an example share, are read only once."""
         many, trunk_size = ids.shape[1], int(n.max())
-        column = torch.arange(trunk_size, device=ids.device) - (trunk_size - n)[:, None]  # its place, below 0: none
+        column = torch.arange(trunk_size, device=ids.device) - (trunk_size - n)[:, None]  # position; below 0: padding
         place = n[:, None] + torch.arange(int((lengths - n[:, None]).max()), device=ids.device)
         trunk = ids[:, 0].gather(1, column.clamp(min=0))
         at = place.clamp(max=ids.shape[2] - 1)[:, None].expand(-1, many, -1)
@@ -368,12 +369,12 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
 
 
 def _there(ids: Tensor, lengths: Tensor) -> Tensor:
-    """(B, S, N) bool: where there is a token, not padding."""
+    """(B, S, N) bool: True for tokens, False for padding."""
     return torch.arange(ids.shape[2], device=ids.device) < lengths[..., None]
 
 
 def _shares(lengths: Tensor, states: Tensor) -> Tensor:
-    """(B, S): the weight of each token from the second on in the mean over sequences of their means."""
+    """(B, S): the weight of each token, from the second on, in the mean of the means of all sequences."""
     return 1 / ((lengths - 1) * lengths.numel()).to(torch.promote_types(states.dtype, torch.float32))
 
 
@@ -384,5 +385,5 @@ def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:
-    """(B, S, d): those of `values` (B, S, N, d) at `index` (B, S)."""
+    """(B, S, d): the vectors of `values` (B, S, N, d) at `index` (B, S)."""
     return values.gather(2, index[..., None, None].expand(-1, -1, 1, values.shape[3])).squeeze(2)

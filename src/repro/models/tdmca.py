@@ -30,7 +30,7 @@ from repro.models.past import Kept, Past, check_past, pieces
 class TDMCAConfig:
     """Size of a `TDMCA`. The defaults are those of the paper, except for the width.
 
-    Raises ReproError for sizes that do not match, other letters than L and M, a convolution that would look ahead
+    Raises ReproError for sizes that do not match, letters other than L and M, a convolution that would look ahead
     or skip tokens, and invalid experts or expert layers.
 
     >>> TDMCAConfig(vocab_size=9, n_embd=8, n_head=2).layers
@@ -87,14 +87,14 @@ class TDMCAConfig:
         return self.stack.parameters + self.vocab_size + convolutions + (experts if self.n_experts else 0)
 
     def pairs_per_token(self, n: int) -> float:
-        """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n; compressed keys are keys.
+        """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n. Compressed keys count.
         """
         local = sum(i % self.block + 1 for i in range(n))
         compressed = sum(i // self.stride + 1 for i in range(n))
         return self.n_head * (self.layers.count("L") * local + self.layers.count("M") * compressed) / n
 
     def flops_per_token(self, n: int) -> float:
-        """Forward floating-point operations per token of a sequence of n, counted as `LayersConfig` does."""
+        """Floating-point operations of the forward pass per token, in a sequence of n, counted as in `LayersConfig`."""
         matrices = (self.stack.matrices + self.layers.count("M") * 2 * self.n_embd**2
                     + len(self.expert_layers) * bool(self.n_experts) * (self.k - 1) * 8 * self.n_embd**2)
         features = 2 * (self.n_embd // self.n_head) + self.stack.n_waves
@@ -112,8 +112,8 @@ class TDMCA(nn.Module):
 
     Pre-layernorm, GELU, tied embeddings, relative positions, as in `Decoder`. After a call, `balance` is the loss that
     keeps the experts in use (a scalar; 0 without experts), and `use` the tokens per expert in each layer.
-    implementation: as in `Decoder`. "products" and "rows" also keep compressed attention in the precision that autocast
-    gives, and only "products" computes scores of all later groups. recompute: keep only what enters a layer.
+    implementation: as in `Decoder`. With "products" and "rows", compressed attention is also in the precision of
+    autocast, and only "products" computes scores of all later groups. recompute: store only the input of each layer.
 
     >>> model = TDMCA(TDMCAConfig(vocab_size=9, n_embd=8, n_head=2, layers="LM", block=16))
     >>> model(torch.zeros(1, 50, dtype=torch.int64)).shape
@@ -136,8 +136,8 @@ class TDMCA(nn.Module):
         self.balance, self.use = torch.zeros(()), {}
 
     def forward(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
-        """there (B, N) bool: which tokens are text; padding counts neither in `balance` nor in `use`. None:
-        all are."""
+        """there (B, N) bool: which tokens are text; padding counts neither in `balance` nor in `use`. None: all tokens
+        are text."""
         return self.logits(self.hidden(ids, there))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -213,8 +213,8 @@ class Layer(nn.Module):
         return x + self.dropout(result.view_as(x)), balance, use
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept | None]:
-        """The same of tokens from position `start` on, in one block, given what it kept of those before; and what it
-        keeps now. waves: of all positions up to theirs."""
+        """Like `forward`, for tokens of one block from position `start` on, given the stored past; also returns the new
+        past. waves: the `sinusoids` of all positions up to the last of these tokens."""
         given, behind = self.norm_1(x), start + x.shape[1]
         if self.block is None:
             attended, kept = self.attention.extend(given, waves, start, past)
@@ -250,11 +250,11 @@ class CompressedAttention(RelativeAttention):
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None,
                implementation: str = "auto") -> tuple[Tensor, Kept]:
-        """The output for tokens (B, T, n_embd) from position `start` on, given the past of those before them; and the
-        new past. A past is a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens
-        after these, which the convolutions have not read (B, fewer than a stride, n_embd).
+        """The output for tokens (B, T, n_embd) from position `start` on, given the past of earlier tokens, and the new
+        past. A past has a key and a value for each complete group (B, H, groups, ...). It also has the keys and values
+        of the tokens after these, which the convolutions have not read (B, fewer than a stride, n_embd).
 
-        waves: the `sinusoids` of all positions up to theirs.
+        waves: the `sinusoids` of all positions up to the last of these tokens.
         """
         batch, n, width = x.shape
         heads, size = self.u.shape

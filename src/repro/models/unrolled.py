@@ -17,7 +17,7 @@ def unrolled(inputs: Tensor, layer: torch.nn.LSTM, dtype: torch.dtype = torch.bf
     """The states (B, N, units) of an `nn.LSTM` of one layer that starts from zeros and reads `inputs` (B, N, features).
 
     Products use numbers of `dtype` and are rounded to it; accumulators, gates and cells are in single precision.
-    Returns states of `dtype`, whose gradients can be computed once. Raises ReproError for another layer.
+    Returns states of `dtype`, which can be differentiated only once. Raises ReproError for another layer.
 
     >>> layer = torch.nn.LSTM(4, 8, batch_first=True)
     >>> inputs = torch.randn(2, 5, 4)
@@ -34,13 +34,13 @@ def unrolled(inputs: Tensor, layer: torch.nn.LSTM, dtype: torch.dtype = torch.bf
 
 
 class _Steps(torch.autograd.Function):
-    """(N, B, 4 units) float32, what a step reads, and (4 units, units) to the states (N, B, units); gates in the order
-    of `nn.LSTM`: in, forget, new, out."""
+    """Map the gates' inputs (N, B, 4 units) float32 and the recurrent weights (4 units, units) to the states
+    (N, B, units); gates are in the order of `nn.LSTM`: input, forget, cell, output."""
 
     @staticmethod
     def forward(ctx, read: Tensor, weight: Tensor) -> Tensor:
         n, batch, _ = read.shape
-        states = weight.new_zeros(n + 1, batch, weight.shape[1])  # the first: before any step
+        states = weight.new_zeros(n + 1, batch, weight.shape[1])  # the first is the initial state
         cells, gates = read.new_zeros(states.shape), torch.empty_like(read)
         for step in range(n):
             gates[step] = read[step] + states[step] @ weight.T

@@ -1,8 +1,8 @@
 """Cut the vocabulary of a published model down to the tokens that given texts use.
 
 Gemma 3 has 262,144 tokens; our texts need less than a third of them. Most of a training step goes into the logits,
-so a model without the other rows of its embedding trains faster. For these texts, the cut tokenizer gives the same
-tokens, and the cut model's logits are rows of the whole model's. Its softmax is over fewer tokens, so its perplexity is
+so a model without the unused rows of its embedding trains faster. For these texts, the cut tokenizer gives the same
+tokens, and the cut model's logits are some of the whole model's. Its softmax is over fewer tokens, so its perplexity is
 lower: report both.
 """
 
@@ -22,12 +22,12 @@ from repro.models import pretrained
 
 STUDY_TEXTS = (("pg19-subset", "train", 60), ("pg19-subset", "validation", None), ("pg19-subset", "test", None),
                ("wikitext-103", "train", None), ("wikitext-103", "validation", None), ("wikitext-103", "test", None))
-KEPT = "vocabulary.json"  # of a cut folder: the old id of each of its tokens
+KEPT = "vocabulary.json"  # in the folder of a cut model: the old id of each of its tokens
 
 
 def study_texts() -> Iterator[str]:
-    """The texts that the study's cut model has to read: for each (corpus, split, n) of STUDY_TEXTS the first n
-    documents by name, or all. Raises ReproError for a corpus that is not here."""
+    """The texts that the study's cut model must be able to read: for each (corpus, split, n) of STUDY_TEXTS, the first
+    n documents by name, or all. Raises ReproError for a corpus that is not here."""
     for name, split, n in STUDY_TEXTS:
         documents = corpus(name).stream(split)
         for document in documents if n is None else islice(sorted(documents, key=lambda one: one.id), n):
@@ -47,9 +47,9 @@ def covers(name: str, split: str, n: int | None) -> bool:
 def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
     """Write a model with the tokens that `texts` use, and its tokenizer, to folder `target`, and return it.
 
-    source: the name or folder of a causal language model whose tokenizer does byte-pair encoding. target is complete or
-    absent. New ids ascend with the old ones; vocabulary.json lists the old ones. Raises ReproError for another kind of
-    model or tokenizer, for texts that cannot be encoded, and for a full disk.
+    source: the name or folder of a causal language model whose tokenizer does byte-pair encoding. target: appears
+    complete or not at all. New ids keep the order of the old ones, which vocabulary.json lists. Raises ReproError for
+    another kind of model or tokenizer, for texts that cannot be encoded, and for a full disk.
     """
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")
@@ -83,7 +83,7 @@ def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
 def check_covered(folder: Path | str, whole: Tokeniser, texts: Iterable[str]) -> None:
     """Raise ReproError unless a cut model has every token that the `whole` tokenizer uses for `texts`.
 
-    The cut tokenizer encodes any other text, too, but from smaller pieces: the model reads what the whole one does not.
+    The cut tokenizer can encode other texts, too, but in smaller pieces: the two models would not read the same tokens.
     """
     if not (Path(folder) / KEPT).is_file():
         raise ReproError(f"{folder} has no {KEPT}; give a folder that `repro.models.vocabulary.cut` wrote.")
@@ -103,18 +103,18 @@ def check_covered(folder: Path | str, whole: Tokeniser, texts: Iterable[str]) ->
 
 
 def kept_tokens(tokenizer: dict[str, Any], used: Iterable[int], special: Iterable[int] = ()) -> list[int]:
-    """The ids to keep, ascending: `used`, `special`, those of bytes, and what merges make on the way to each.
+    """The ids to keep, ascending: `used`, `special`, the byte tokens, and the intermediate tokens that merges make.
 
-    tokenizer: a tokenizer.json of byte-pair encoding. No merge crosses the edge of a token that stays, so the merges
-    that form it in a text are those that form it alone. Raises ReproError for another kind of tokenizer.
+    tokenizer: a tokenizer.json of byte-pair encoding. No merge crosses the edge of a token of the result, so the same
+    merges form it in a text and alone. Raises ReproError for another kind of tokenizer.
     """
     model = tokenizer["model"]
     if model.get("type") != "BPE":
         raise ReproError(f"the tokenizer is of type {model.get('type')}; only byte-pair encoding (BPE) can be cut.")
     ids = model["vocab"] | {one["content"]: one["id"] for one in tokenizer["added_tokens"]}
     names = {k: name for name, k in ids.items()}
-    whole = {one["content"] for one in tokenizer["added_tokens"]}  # found in a text before any merge
-    put_around = defaultdict(int)  # filled by reading it
+    whole = {one["content"] for one in tokenizer["added_tokens"]}  # matched in a text before any merge
+    put_around = defaultdict(int)  # its keys become the ids that `_renumbered` looks up
     _renumbered(tokenizer.get("post_processor"), put_around)
     kept = {names[int(k)] for k in (*used, *special, *put_around)}
     kept |= _bytes(model) | {name for name in [model.get("unk_token")] if name in ids}
@@ -153,7 +153,7 @@ def _bytes(model: dict[str, Any]) -> set[str]:
 
 
 def _made_on_the_way(name: str, ranks: dict[tuple[str, str], int]) -> set[str]:
-    """The characters of a token, and what merges make of them until they are the token."""
+    """The characters of a token, and the tokens that merges make of them, up to the token itself."""
     symbols, made = list(name), set(name)
     while len(symbols) > 1:
         rank, at = min((ranks.get(pair, len(ranks)), k)
@@ -166,7 +166,7 @@ def _made_on_the_way(name: str, ranks: dict[tuple[str, str], int]) -> set[str]:
 
 
 def _keep_rows(model: Any, kept: list[int]) -> None:
-    """Cut the embedding and the output layer to the rows `kept`. Raises ReproError if other weights are per token."""
+    """Cut the embedding and the output layer to the rows `kept`. Raises ReproError if others have a row per token."""
     from torch import nn
 
     size, output = model.config.vocab_size, model.get_output_embeddings()

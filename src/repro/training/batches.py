@@ -19,8 +19,8 @@ class Batches(Protocol):
 
     batch_size: rows of every tensor of every batch, over all processes; if batches differ in size, their numbers of
     rows are multiples of it.
-    unit, units_per_batch: the unit that measures a training, and how many of them each batch counts for, the same for
-    all. The unit is "tokens", counting targets, if every example has the same number of them, otherwise "examples".
+    unit, units_per_batch: the unit in which training is measured, and how many units each batch counts for, the same
+    for all batches. The unit is "tokens" (targets) if every example has the same number of them, otherwise "examples".
 
     >>> class Countdown:
     ...     batch_size, unit, units_per_batch = 2, "tokens", 6
@@ -109,7 +109,7 @@ class Sequences:
             return ids
         counts = torch.from_numpy(self.targets[places])
         if self.before:
-            counts[:, :self.before + 1] = False  # the token after those is also only read
+            counts[:, :self.before + 1] = False  # the token after them is also only read
         n = max(1, int(counts[:, self.before + 1:].sum()))
         return {"input_ids": ids, "labels": ids.masked_fill(~counts, -100),
                 "n_targets": torch.full((self.batch_size,), n / self.batch_size)}
@@ -128,8 +128,8 @@ def _digest(values: np.ndarray) -> str:
 
 @checked
 class Stages:
-    """Growing sequences: batches of the first of `stages` for its number of steps, then of the next; the last never
-    ends.
+    """Growing sequences: batches from the first of `stages` for its number of steps, then from the next; the last one
+    never ends.
 
     stages: (sequences, steps) pairs, all with the same number of tokens per batch; the steps of the last one are
     ignored. The number of rows falls as sequences grow. Every stage has its own order.
@@ -157,7 +157,7 @@ class Stages:
         self.batch_size = math.gcd(*(one.batch_size for one, _ in stages))
 
     def batch(self, step: int) -> Tensor:
-        """Batch number `step` (counted from 0, without end): (rows, length + 1) int64 of the stage it is in."""
+        """Batch number `step` (counted from 0, without end): (rows, length + 1) int64, from the stage of that step."""
         for sequences, steps in self.stages[:-1]:
             if step < steps:
                 return sequences.batch(step)
@@ -171,12 +171,12 @@ class Stages:
 
 @checked
 class LengthBuckets:
-    """Batches of examples of similar length, in a shuffled order, so that little is spent on padding.
+    """Batches of examples of similar length, in a shuffled order, to reduce padding.
 
     examples: a sequence; lengths: the length of each, in any unit. collate: turns a list of `batch_size` examples into
     a batch padded to the longest; it must be deterministic. Every epoch draws a new order, sorts each group of `pool`
-    batches by length, splits it into batches and shuffles those. Each example appears once per epoch, except fewer than
-    `batch_size` that would not fill a batch, which differ between epochs.
+    batches by length, splits it into batches and shuffles those. Each example appears once per epoch, except for the
+    fewer than `batch_size` left over, which do not fill a batch and differ between epochs.
 
     Raises ReproError for sizes below 1, different numbers of lengths and examples, and too few examples.
 

@@ -8,7 +8,7 @@ from repro.configs import Above, Natural, NotNegative, Positive, config
 
 @config
 class TrainConfig:
-    """Training settings. Tokens are targets over all processes, or the unit of the batches (`Batches.unit`); steps are
+    """Training settings. Tokens are targets in all processes, or units of the batches (`Batches.unit`); steps are
     optimizer steps. Raises ReproError for an unknown choice or a number out of range.
 
     >>> TrainConfig(tokens=1_000, learning_rate=1e-3, optimizer="muon").precision
@@ -38,7 +38,7 @@ class TrainConfig:
 
     @property
     def spares_vectors(self) -> bool:
-        """Whether weight decay changes some weights and not others."""
+        """Whether weight decay applies to some weights and not to others."""
         return self.decayed == "matrices" and self.weight_decay != 0
 
     def rate(self, step: int, steps: int) -> float:

@@ -15,7 +15,7 @@ from repro.training.batches import Batches
 START, END, ORDINARY = 0, 2, 4  # ids of <s> and </s>, and the first id that is not special; <mask> has the last id
 SHARE = 0.15  # share of the tokens in a sequence to predict
 HIDDEN, RANDOM = 0.8, 0.1  # of these, the shares shown as <mask>, and as a random token
-MASKS = 1  # separates the draws of masks from those of the text order, which use the same seed
+MASKS = 1  # keeps the random masks apart from the text order, which uses the same seed
 IGNORED = -100  # a target that is ignored
 
 
@@ -27,8 +27,8 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     <s> replaces the first token of a row and </s> the last; </s> also replaces the <s> before every document in a
     stream. Special tokens are never masked, and other tokens only if `allowed`, (B, N) bool; None: all. Returns int64
     tensors: `ids` (B, N), the input; `positions` (B, K), ascending, of the tokens to predict; and `targets` (B, K),
-    these tokens. K is 15% of the N - 2 others, at least one. Targets are -100 (ignored) where a row has fewer than K
-    tokens that can be masked.
+    these tokens. K is 15% of the N - 2 tokens between <s> and </s>, at least one. If fewer than K tokens of a row can
+    be masked, its remaining targets are -100 (ignored).
 
     Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without ordinary tokens.
 
@@ -69,7 +69,7 @@ def _check_vocabulary(vocab_size: int) -> None:
 
 @checked
 class Masked:
-    """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, masked: those of `masked` on (B, N).
+    """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, with `masked` applied to (B, N).
 
     The masks of a step depend only on the seed and the step. If sequences mark their targets, only these are masked.
 

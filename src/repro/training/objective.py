@@ -1,7 +1,7 @@
 """Training losses.
 
 An objective is a module that maps a batch to its mean loss. Its `settings()` list everything besides the weights that
-determines the loss; a checkpoint with other settings is not continued.
+determines the loss; training does not continue from a checkpoint with other settings.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ from repro.windows import check_window, context_of, same_shape, windows
 class WindowedLM(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
 
-    A batch is these sequences, or a mapping with `input_ids`, `labels` (-100: no target) and `n_targets`, as
-    `Sequences` gives if some tokens are not targets. The mean is then over the targets in all processes.
+    A batch is these sequences or, if some tokens are not targets, a mapping with `input_ids`, `labels` (-100: no
+    target) and `n_targets`, as `Sequences` gives. The mean is then over the targets in all processes.
 
     model: a `RecurrentLM` (windows in order, gradients through all of them) or any other transformers causal language
     model (independent windows, all read at once). Both score every target exactly once.
     recompute, truncate: as in `RecurrentLM.forward`; they have no effect without recurrence.
     before: the number of first tokens in every sequence that are read but are not targets, as in `Sequences`.
     Raises ReproError for a window beyond the model's context, a model that is not causal, other settings out of range,
-    and batches without targets or with ids that the model does not have.
+    and batches without targets or with ids outside the model's vocabulary.
 
     >>> from repro.models import gpt2_mini
     >>> model = gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9)
@@ -103,7 +103,7 @@ class NextToken(nn.Module):
 
 @checked
 class MaskedLM(nn.Module):
-    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may
+    """Mean negative log-likelihood per masked token, in nats, of batches from `repro.training.masked`, which may
     also mark global tokens for a Longformer (`global_attention_mask`).
 
     model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
@@ -141,9 +141,9 @@ class MaskedLM(nn.Module):
 
 @checked
 class Answers(nn.Module):
-    """Mean loss per question, in nats: that of the answer type, plus, for a span, the mean of the losses of its start
-    and end. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends` (B, W, T)
-    bool, which mark tokens of the text, and tokens at which an answer may begin and end; and `types` (B,).
+    """Mean loss per question, in nats: the loss of the answer type plus, for a span, the mean of the losses of its
+    start and end. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends`
+    (B, W, T) bool, which mark tokens of the text, and tokens at which an answer may begin and end; and `types` (B,).
 
     The start is chosen among all tokens of the text, in all windows of a question (one softmax), and so is the end. If
     the answer occurs several times, each occurrence is correct, and their probabilities are added.
@@ -178,7 +178,7 @@ def answer_nats(read, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
-    """(B,) nats of the `right` tokens (B, W, T) among those of the `text` (B, W, T); 0 if none is right."""
+    """(B,) nats of the `right` tokens (B, W, T) among the tokens of `text` (B, W, T); 0 if none is right."""
     logits, text, right = logits.float().flatten(1), text.flatten(1), right.flatten(1)
     marked = right.any(1)
     every = logits.masked_fill(~text, -torch.inf).logsumexp(1)
@@ -188,7 +188,7 @@ def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
 
 @checked
 class Labels(nn.Module):
-    """Mean negative log-likelihood of the label per document, in nats, for batches by `evaluation.classification`.
+    """Mean negative log-likelihood of the label per document, in nats, for batches from `evaluation.classification`.
 
     model: maps token ids (B, N) and lengths (B,) to logits (B, labels), such as `repro.models.Encoder`.
 
@@ -215,7 +215,7 @@ class Labels(nn.Module):
 
 @checked
 class Task(nn.Module):
-    """The loss of a fine-tuning task plus the language-model loss on its texts, for batches by
+    """The loss of a fine-tuning task plus the language-model loss on its texts, for batches from
     `repro.models.labelled`.
 
     model: a `repro.models.TaskModel`. lm_weight: the weight of the language-model loss, 0 or more.
@@ -243,9 +243,9 @@ class Task(nn.Module):
 @checked
 class Summaries(nn.Module):
     """Mean negative log-likelihood per token, in nats, of summaries and, for decoders that read both as one text, of
-    the inputs; for batches by `evaluation.summaries.padded`.
+    the inputs; for batches from `evaluation.summaries.padded`.
 
-    model: with `read(source, lengths, ids, id_lengths)`, such as `repro.models.OneText`. input_weight: the weight of an
+    model: has `read(source, lengths, ids, id_lengths)`, such as `repro.models.OneText`. input_weight: the weight of an
     input token, relative to 1 for a summary token. balance: the weight of the loss that keeps all experts in use;
     balance_padding: whether that loss includes padding.
 
@@ -322,10 +322,10 @@ def model_settings(model: nn.Module) -> dict:
 
 @checked
 class HeadLoss(nn.Module):
-    """The mean loss of a batch, in nats per example, by the head of a `TaskReader`.
+    """The mean loss of a batch, in nats per example, from the head of a `TaskReader`.
 
     model: has a `reader` and a `head`, whose `losses(outputs, batch)` are nats (B,). task: a name for the settings.
-    Raises ReproError for a model without them.
+    Raises ReproError for a model without reader or head.
 
     >>> from repro.models import longformer_from, roberta_mini
     >>> from repro.models.long_reader import Reader, TaskReader

@@ -9,7 +9,7 @@ from repro.training.config import TrainConfig
 
 def matrices(module: nn.Module) -> list[nn.Parameter]:
     """The matrices of the blocks: the two-dimensional `weight` of every layer in an `nn.ModuleList` except embeddings,
-    and the two matrices of an `nn.LSTM` in one, each for all gates.
+    and the two matrices of an `nn.LSTM` in such a list, each of which serves all gates.
 
     A transformer keeps its blocks in such a list (`h` in GPT-2, `layer` in RoBERTa, `layers` in BART and our Decoder).
     This excludes embeddings, positions and the output layer, tied or not, a recurrence module and a classifier. Inside
@@ -28,7 +28,7 @@ def vectors(module: nn.Module) -> list[nn.Parameter]:
     """The weights without weight decay: biases, the gains of norms and other vectors (Radford et al. 2018,
     section 4.1: "all non bias or gain weights" are decayed).
 
-    A vector per head or expert also counts, although it is stored with two dimensions: `u` and `v` in our Decoder,
+    One vector per head or expert also counts, although they are stored in two dimensions: `u` and `v` in our Decoder,
     and every weight with "bias" in its name. All other weights are matrices or embeddings.
 
     >>> block = nn.ModuleList([nn.Linear(3, 2), nn.LayerNorm(2), nn.Embedding(5, 2)])

@@ -1,4 +1,4 @@
-"""The state of a training: its result, and everything needed to resume after a kill."""
+"""The state of a training run: its result, and everything needed to resume after a kill."""
 
 import hashlib
 import io
@@ -22,7 +22,7 @@ from repro.training.config import TrainConfig
 
 @dataclass
 class TrainResult:
-    """Curves as [tokens seen, value] pairs, losses in nats per token; and the tokens at the end of training.
+    """Curves as [tokens seen, value] pairs, losses in nats per token; and the number of tokens at the end of training.
 
     >>> TrainResult(curves={"train": [[8, 2.3], [16, 2.1]]}, tokens=16).curves["train"][-1]
     [16, 2.1]
@@ -41,9 +41,9 @@ class TrainResult:
 
 
 class State:
-    """Everything a killed training needs to resume: weights, optimizers, position, random states, curves.
+    """Everything that a killed training run needs to resume: weights, optimizers, position, random states, curves.
 
-    folder: the folder of the checkpoint; None writes none.
+    folder: the folder of the checkpoint; None: no checkpoint is written.
     """
 
     def __init__(self, objective: nn.Module, optimizers: list[Optimizer], config: TrainConfig, batches: Batches,
@@ -126,7 +126,7 @@ class State:
 
 
 def fingerprint(objective: nn.Module, config: TrainConfig, batches: Batches) -> str:
-    """The identity of a training: the settings of config, objective and batches, and the starting weights."""
+    """The identity of a training run: the settings of config, objective and batches, and the starting weights."""
     idle = {"checkpoint_every", *["module_learning_rate"] * (config.module_learning_rate is None),
             *["decayed"] * (not config.spares_vectors)}  # no effect on the result
     described = {"training": {k: v for k, v in asdict(config).items() if k not in idle},

@@ -1,4 +1,4 @@
-"""A training loop that reads top to bottom, and that resumes after a kill at any moment with identical results."""
+"""A training loop that reads from top to bottom. After a kill at any moment, it resumes with identical results."""
 
 import math
 import time
@@ -28,15 +28,16 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     batches: for all processes together; each process takes its share of the rows of every batch. All shares have equal
     weight, so the objective should be a mean over examples, or over targets if every example has the same number.
     validate: maps the unwrapped objective to a loss in nats per token or to named metrics, called every
-    `validate_every` tokens and at the end; the weights with the best `config.best` are the ones left in the objective.
-    folder: checkpoints go there; a training found there is continued, a finished one is returned at once.
+    `validate_every` tokens and at the end; the objective ends with the weights that have the best `config.best`.
+    folder: for checkpoints; a training run found there is continued, a finished one is returned at once.
     watch: maps the unwrapped objective to named numbers, which become additional curves.
     progress: an object with `advance(n, **info)`, called at every step; if its `time_is_up` is true, a checkpoint is
     written first. device: "cpu" to ignore an available GPU.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for an objective without
     `settings()`, a loss or metric that is not finite, and a metric that is not returned. Raises it also for a
-    checkpoint of another configuration or that not every process sees, and for a batch that does not divide among them.
+    checkpoint that has another configuration or that not every process sees, and a batch that does not divide among
+    the processes.
 
     >>> import numpy as np
     >>> from repro.models import GPT, GPTConfig
