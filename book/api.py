@@ -72,7 +72,7 @@ def signature(value: object) -> str:
 
 
 def argument(one: inspect.Parameter) -> str:
-    """A parameter as in source: types without quotes or modules, and "..." for a default that is a function."""
+    """A parameter as in the source: types without quotes or modules, and "..." for a default that is a function."""
     kind = one.annotation if isinstance(one.annotation, str) else inspect.formatannotation(one.annotation)
     kind = re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
     name = str(one.replace(annotation=one.empty, default=one.empty))
@@ -84,7 +84,7 @@ def argument(one: inspect.Parameter) -> str:
 
 
 def docstring(value: object) -> str:
-    """Its docstring as Markdown; "" for a plain value, whose docstring would be that of its type."""
+    """Its docstring as Markdown; "" for a plain value, whose docstring would describe its type."""
     text = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
     if not text or text.startswith(f"{getattr(value, '__name__', '')}("):
         return ""

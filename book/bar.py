@@ -1,4 +1,4 @@
-"""What chapters are measured by: python book/bar.py writes the table into CONTRIBUTING.md, as `make notebooks` does."""
+"""Measure the chapters: python book/bar.py writes the table into CONTRIBUTING.md, as `make notebooks` does."""
 
 import json
 import re
@@ -8,19 +8,19 @@ from statistics import fmean
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- bar: book/bar.py -->\n", "<!-- end of bar -->\n"
-BAR = 300  # words at most before the first picture of a lesson
+BAR = 300  # most words before the first picture of a lesson
 PICTURE = re.compile(r'<figure class="drawing"|<figure class="claims"|<svg|<img')
 WORD = re.compile(r"[^\W_]\S*")
 
 
 def measured(file: Path) -> dict[str, int | float]:
-    """What is measured of a chapter, in its stored outputs: words that a reader meets before the first picture,
-    characters in a line of code (the mean of all lines, and the longest), and cells that show a repr."""
+    """Measurements of a chapter, from its stored outputs: words before the first picture, characters in a line of code
+    (the mean of all lines, and the longest), and cells that show a repr."""
     return measures(json.loads(file.read_text())["cells"])
 
 
 def measures(cells: list[dict]) -> dict[str, int | float]:
-    """The same of a chapter's cells."""
+    """The same measurements of a chapter's cells."""
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     lines = [line for cell in code for line in "".join(cell["source"]).splitlines() if line.strip()]
     return {"words before the first picture": words_before(cells),
@@ -46,12 +46,12 @@ def words_before(cells: list[dict]) -> int:
 
 
 def count(text: str) -> int:
-    """The words of a text, without tags, styles, what is folded and the marks of Markdown."""
+    """The words of a text, without tags, styles, folded parts and Markdown marks."""
     return len(WORD.findall(re.sub(r"<(style|details).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)))
 
 
 def is_repr(output: dict) -> bool:
-    """Whether a reader sees what Python calls a value: nothing but its repr, or its address."""
+    """Whether a reader sees only a Python repr or the address of an object."""
     bare = set(output.get("data", ["none"])) == {"text/plain"}
     text = json.dumps(output)
     return bare or "at 0x" in text and bool(re.search(r"<[\w.]+ .*at 0x", text))  # the search is slow in long outputs
@@ -68,7 +68,7 @@ def table() -> str:
 
 
 def written(page: str) -> str:
-    """The page with the table as it is now."""
+    """The page with the current table."""
     before, _, after = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{after.partition(END)[2]}"
 

@@ -18,7 +18,7 @@ def shown(page: str, chapters: dict[int, str]) -> str:
 
 
 def minutes(page: str) -> int:
-    """The time to read the prose of a page, without figures, tables and what is folded; at least 1."""
+    """The minutes needed to read the prose of a page, without figures, tables and folded parts; at least 1."""
     article = page.partition('<article class="bd-article"')[2].partition("</article>")[0]
     return max(1, round(len(DROPPED.sub(" ", article).split()) / SPEED))
 

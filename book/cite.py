@@ -10,20 +10,20 @@ PLACE = "<!-- cite -->"
 
 
 def filled(text: str) -> str:
-    """The page of references with what CITATION.cff says in its place."""
+    """The page of references with the text from CITATION.cff inserted."""
     before, after = text.split(PLACE)
     return before + citation() + after
 
 
 def citation() -> str:
-    """What is asked of those who cite, and the entry for a list of references (Markdown)."""
+    """The request for a citation, and an entry for a list of references (Markdown)."""
     known = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     return (f"{known['message']}\n\n```bibtex\n{entry(known)}\n```\n\n"
             "For programs that read it, the same lies beside the README, in `CITATION.cff`.")
 
 
 def entry(known: dict) -> str:
-    """The BibTeX entry of the book; with an address where it has a public one."""
+    """The BibTeX entry of the book, with its URL if it has a public one."""
     authors = " and ".join(f"{{{one['name']}}}" if "name" in one else f"{one['family-names']}, {one['given-names']}"
                            for one in known["authors"])
     fields = {"author": authors, "title": f"{{{known['title']}}}", "version": known["version"],

@@ -33,7 +33,7 @@ def write(folder: str | Path, address: str, home: str = "/content/repro") -> Non
         notebook = nbformat.read(file, as_version=4)
         first = nbformat.v4.new_code_cell(CELL.format(address=address, home=home), id="set-up",
                                           metadata={"tags": ["set-up"]})
-        notebook.cells.insert(1, first)  # behind the title
+        notebook.cells.insert(1, first)  # after the title
         nbformat.write(notebook, Path(folder) / file.name)
 
 

@@ -1,4 +1,4 @@
-"""What lies beside the pages, for those who want more than they show: all verdicts as data, records, the code."""
+"""Downloads that accompany the pages: all verdicts as data, records, the code."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from repro.pages.listing import as_rows, listing
 from repro.study import claims
 
 ROOT = Path(__file__).parents[1]
-DATA = "data"  # the folder of what figures and tables show
+DATA = "data"  # the folder of the data behind figures and tables
 TABLE = re.compile(r'(?P<table><table id="(?P<id>[\w.-]+)">.*?</table>)(?P<between></div><figcaption>)'
                    "(?P<caption>.*?)</figcaption>", re.DOTALL)
 

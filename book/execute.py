@@ -10,7 +10,7 @@ from repro.paths import write_atomic
 
 
 def execute(source: str, target: str, scale: str) -> None:
-    """Exits with the chapter, the cell and one line where the library refuses what a cell asks for."""
+    """Exits with the chapter, the cell and one line if the library raises an error for a cell."""
     try:
         notebook = papermill.execute_notebook(
             source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False,

@@ -27,7 +27,7 @@ choose(points[0]); chart.classList.add("ready"); })();"""
 
 
 def chart() -> str:
-    """The chart as HTML: marks that a reader can point at, and what is known of each; "" without records."""
+    """The chart as HTML: marks that a reader can point at, each with its details; "" without records."""
     found = gains_by_window()
     if not found:
         return ""

@@ -128,7 +128,7 @@ class Gallery:
         return sketch(text) if "<table" in text else ""
 
     def _here(self, chapter: str, id: str) -> bool:
-        """Whether an id stays: that of an artifact or claim only in its chapter, and only once."""
+        """Whether an id is kept: ids of artifacts and claims are kept only in their own chapter, and only once."""
         here = self.places.setdefault(chapter, set())
         stays = self.known.get(id, chapter) == chapter and id not in here
         here |= {id} if stays else set()

@@ -44,13 +44,13 @@ def filled(text: str) -> str:
 
 
 def headline() -> str:
-    """What came out of the study, for a reader to repeat; a pointer to the cards, if its verdicts changed."""
+    """The study's headline finding; a pointer to the cards, if its verdicts changed."""
     found = (paper.headline.written() for paper in papers())
     return next(filter(None, found), "The cards below say which claims hold here, and which do not.")
 
 
 def lead() -> str:
-    """How many claims are judged, with models of what size, and how many got each verdict."""
+    """How many claims are judged, the size of the models, and how many claims got each verdict."""
     counted = tally(claims())
     every = sum(counted.values())
     waiting = {verdict: counted.pop(verdict) for verdict in (OPEN, NOT_RUN) if verdict in counted}

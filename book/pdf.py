@@ -1,5 +1,5 @@
 """The book on paper: python book/pdf.py build/html build/book.pdf. Every page that was built, in the order of the
-contents, is put into one (build/book.html) that Chromium prints. What answers to a reader is left out: what is folded
+contents, is put into one (build/book.html) that Chromium prints. Interactive parts are left out: what is folded
 is opened or dropped, what moves stands still."""
 
 import os

@@ -1,4 +1,4 @@
-"""Fill the page on the papers' own runs: what they need, and the published times."""
+"""Fill the page on the papers' own runs: their needs, and the published times."""
 
 import re
 

@@ -31,7 +31,7 @@ def teaser() -> str:
 
 
 def findings() -> str:
-    """What came out for each paper, in a sentence or two, as a Markdown list."""
+    """The findings of each paper, in a sentence or two, as a Markdown list."""
     return "\n".join(fill(f"- **{paper.name}**: {found}", 120, subsequent_indent="  ")
                      for paper in papers() if (found := paper.finding.written()))
 
@@ -72,7 +72,7 @@ def listed() -> str:
 
 
 def results() -> str:
-    """What came out: the findings, the verdicts, and the gains from recurrence."""
+    """The results: the findings, the verdicts, and the gains from recurrence."""
     above = fill(
         "The table shows how much recurrence changes word perplexity on test text, read in windows that do not "
         "overlap; below zero, recurrence helps. Brackets are 95% intervals over seeds and documents, each for its row "
@@ -82,7 +82,7 @@ def results() -> str:
 
 
 def filled(text: str) -> str:
-    """`text` with both parts written anew between their markers."""
+    """`text` with both parts between their markers replaced."""
     for name, write in (("papers", listed), ("results", results)):
         begin, end = (marker.format(name) for marker in MARKERS)
         before, after = text.split(begin)[0], text.split(end)[1]

@@ -65,14 +65,14 @@ def kills(report: dict) -> str:
 
 
 def distribution(report: dict) -> str:
-    """A row for each check of the campaign on what is distributed."""
+    """A row for each check of the campaign on the distributed files."""
     return "\n".join(["| check | result |", "| --- | --- |", *(
         f"| {check} | {one['found']} |" for check, one in report["checks"].items())])
 
 
 def peers(report: dict) -> str:
-    """What came of the tests of other projects, for each model or project and for each kind of case; and of refusals
-    how often each was seen."""
+    """The results of other projects' tests, for each model or project and each kind of case; for refusals, how often
+    each was seen."""
     outcomes, every = ("passed", "refused", "failed"), report["groups"].values()
     rows = {by: [[name, *(f"{one[outcome]:,}" for outcome in outcomes)] for name, one in report[by].items()
                  if by == "groups" or name not in report["groups"]] for by in ("groups", "kinds")}
@@ -90,7 +90,7 @@ def peers(report: dict) -> str:
 
 
 def generation(report: dict) -> str:
-    """Where transformers' tests of generation came from, and what came of them."""
+    """The source of transformers' tests of generation, and their results."""
     if not report["generation"]:
         return "Transformers' own tests of generation did not run: its package on the index lacks them."
     repository, commit = report["generation"].split("@")

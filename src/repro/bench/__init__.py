@@ -1,7 +1,7 @@
-"""Side-by-side timings: contenders take turns in one process, so that what counts is their ratio.
+"""Side-by-side timings: contenders take turns in one process, so their ratio is reliable even if the machine is busy.
 
-A benchmark leaves a record as a run does: with an id, the hash of its name and settings, the environment it was
-measured in, and a digest of all of it. Unlike a run's, its numbers are times and come out a little different each time.
+A benchmark writes a record, as a run does: an id (the hash of its name and settings), the environment in which it was
+measured, and a digest of everything. Unlike a run's metrics, its numbers are times and vary slightly.
 """
 
 import json
@@ -22,11 +22,11 @@ MISSING = ("there is no {name}.json in results/bench; make it with `repro bench 
 
 def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm_up: bool = True,
             clock: Callable[[], float] = time.perf_counter) -> dict[str, dict[str, float]]:
-    """Run each contender once to warm up if that is to be, then `rounds` times in turn; each returns its tokens.
+    """Run each contender once to warm up if `warm_up`, then `rounds` times in turn; each call returns its tokens.
 
-    clock: `time.process_time` counts seconds of the processor, which others that share it do not lengthen; for what
-    runs on one thread.
-    Returns per contender the median, lowest and highest tokens per second.
+    clock: `time.process_time` counts seconds of the processor, which other processes do not lengthen; use it for work
+    on one thread.
+    Returns the median, lowest and highest tokens per second of each contender.
     """
     speeds = {name: [] for name in contenders}
     for turn in range(not warm_up, rounds + 1):
@@ -42,11 +42,11 @@ def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm
 def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[str, dict[str, float]],
            ratios: dict[str, tuple], json_path: Path | str | None = None, unit: str = "tokens", printed: bool = True,
            **notes) -> dict:
-    """Print speeds and ratios, each beside its bound; return the record, and write it to `json_path` if given.
+    """Print speeds and ratios, each next to its bound; return the record, and write it to `json_path` if given.
 
-    settings: all that decides what is measured. unit: of what the speeds count. ratios: (measured, bound), the least
-    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it; a text instead
-    of a measured number says why there is none. printed: False only writes the record, of what is measured so far.
+    settings: everything that determines the measurement. unit: what the speeds count. ratios: (measured, bound) for a
+    lower bound, (measured, bound, "at most") for an upper bound, or (measured, None) without a bound. If a ratio was
+    not measured, a text says why. printed: False only writes the record of the measurements so far.
     """
     from rich.console import Console
     from rich.table import Table
@@ -71,16 +71,16 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
 
 
 def sealed(benchmark: str, settings: dict[str, Any], **parts: Any) -> dict:
-    """The record of a benchmark with its schema, id and digest, equal to what reading its file gives back."""
+    """The record of a benchmark with its schema, id and digest, identical to the result of reading its file."""
     from repro.study.settings import sha256
 
-    named = json.loads(json.dumps({"benchmark": benchmark, "settings": settings}))  # keys and tuples as JSON has them
+    named = json.loads(json.dumps({"benchmark": benchmark, "settings": settings}))  # keys and tuples as in JSON
     found = json.loads(json.dumps({"schema": SCHEMA, "id": sha256(named)[:16], **named, **parts}))
     return found | {"digest": sha256(found)}
 
 
 def read(path: Path | str) -> dict:
-    """The record in a file. Raises ReproError that says why it cannot be trusted and what to do."""
+    """The record in a file. Raises ReproError if it cannot be trusted, saying why and what to do."""
     from repro.study.settings import sha256
 
     again = "restore it from git, or measure again with `repro bench NAME --json FILE`."
@@ -105,15 +105,15 @@ def read(path: Path | str) -> dict:
 
 
 def stored(name: str) -> dict | None:
-    """The committed record `results/bench/NAME.json`; None when there is none. Raises ReproError as `read` does."""
+    """The committed record `results/bench/NAME.json`; None if there is none. Raises ReproError as `read` does."""
     path = home() / "results" / "bench" / f"{name}.json"
     return read(path) if path.exists() else None
 
 
 def recorded(name: str):
-    """The committed run of a benchmark as a DataFrame, a row a ratio; its caption names the machine.
+    """The committed run of a benchmark as a DataFrame, one row per ratio; its caption names the machine.
 
-    Raises ReproError when there is none in `results/bench`.
+    Raises ReproError if there is none in `results/bench`.
     """
     import pandas
 
@@ -130,10 +130,10 @@ def recorded(name: str):
 
 
 def by_processor(name: str):
-    """Every committed run of what the record `name` measured as a DataFrame: a row a ratio, a column a run, headed by
-    its machine. A run on another processor joins as one more file in `results/bench`.
+    """All committed runs of the benchmark in the record `name` as a DataFrame: one row per ratio, one column per run,
+    headed by its machine. To add another processor, add a file to `results/bench`.
 
-    Raises ReproError when there is no such record.
+    Raises ReproError if there is no such record.
     """
     import pandas
 
@@ -151,7 +151,8 @@ def by_processor(name: str):
 
 
 def _machine(found: dict) -> str:
-    """Where a record was made: processor, threads, and the allocator where a benchmark sets one and it was not set."""
+    """The machine of a record: processor and threads, and the allocator if it was the default in a benchmark that sets
+    one."""
     machine, allocator = found["environment"], found["settings"].get("allocator")
     generation = machine.get("generation")  # older records lack it
     name = machine["cpu"] + (f" ({generation})" if generation else "")
@@ -170,7 +171,7 @@ def _wanted(ratio: dict) -> str:
 
 
 def _missed(ratio: dict) -> bool:
-    """Whether a ratio is measured and not what is asked of it."""
+    """Whether a ratio was measured and misses its bound."""
     if ratio["wanted"] is None or isinstance(ratio["measured"], str):
         return False
     over = ratio["measured"] - ratio["wanted"]

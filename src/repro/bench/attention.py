@@ -1,7 +1,7 @@
-"""Attention as sequences grow: time and memory of our implementations and of others (Beltagy et al. 2020, Figure 1).
+"""Attention as sequences grow: time and memory of our implementations and others (Beltagy et al. 2020, Figure 1).
 
-All contenders see the same numbers, B = 1, 8 heads of size 64, and take turns in one process. On CPU float32 and a
-window of 256; on a GPU bfloat16 and 512.
+All contenders get the same inputs, B = 1, 8 heads of size 64, and take turns in one process. On a CPU the inputs are
+float32 and the window is 256; on a GPU bfloat16 and 512.
 """
 
 import math
@@ -28,35 +28,36 @@ if TYPE_CHECKING:
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
-PLACES = 3_000, 30_000  # the tokens of a text after which generation is timed
-WRITTEN = 16  # tokens at a time
+PLACES = 3_000, 30_000  # generation is timed after this many tokens of a text
+WRITTEN = 16  # tokens written per timed call
 FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
 BUSY = "blocked, a core taken"
 TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
-VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed for a ratio, and only
-AT = 8192  # positions, where most ratios are taken
-RATIOS_AT = AT, 16384, 32768, 4096  # most ratios first; half a length, measured, predicts its memory
+VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed only for a ratio
+AT = 8192  # positions at which most ratios are computed
+RATIOS_AT = AT, 16384, 32768, 4096  # in order of value; half a length predicts the memory of a length
 NO_TIME = "no time left"
-SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
+SHARE_OF_MEMORY = 0.8  # largest share of the free memory that a run may need
 
 
 class Contender(NamedTuple):
-    """`run` takes the inputs and returns the attention's output; `parameters` want gradients too."""
+    """`run` takes the inputs and returns the attention's output; `parameters` also need gradients."""
 
     run: Callable[[dict[str, Tensor]], Tensor]
     parameters: tuple[Tensor, ...] = ()
-    dtype: torch.dtype | None = None  # of its inputs, if not that of all others
+    dtype: torch.dtype | None = None  # of its inputs, if it differs from the others
 
 
 def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None,
          passes: tuple[str, ...] = PASSES, places: tuple[int, int] = PLACES, budget: float | None = None,
          began: float | None = None, clock: Callable[[], float] = time.monotonic) -> dict:
-    """Time every contender at every length that fits in memory, and generation far into a text.
+    """Time every contender at every length that fits in memory, and generation after long texts.
 
     Prints a table, ratios and growth exponents. rounds: timed runs of each; half as many at 16,384 positions, a quarter
-    at 32,768. On a CPU with several threads a last row is timed while another process, started here, takes one of the
-    cores. budget: seconds in which to end, since `began` on `clock` (default: now). Then the lengths of ratios come
-    first, what does not fit is left out, and the record is written whole after each length.
+    at 32,768. On a CPU with several threads, a last row is timed while another process, started here, occupies one of
+    the cores. budget: seconds in which to finish, counted from `began` on `clock` (default: now). With a budget, the
+    lengths needed for ratios come first, work that does not fit is left out, and the record is written after each
+    length.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
@@ -89,13 +90,13 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
             ) -> dict[tuple[str, str, int], dict]:
     """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted.
 
-    deadline: the time on `clock` by which to end; then the lengths come in the order of `by_value`. after: called with
-    what is measured after each length.
+    deadline: the time on `clock` by which to finish; with a deadline, the lengths are in the order of `by_value`.
+    after: called with all measurements after each length.
     """
     from repro.bench import compare
 
     measured: dict[tuple[str, str, int], dict] = {}
-    known: dict[str, tuple[int, float, float]] = {}  # of a contender: positions, seconds to compile, seconds of a run
+    known: dict[str, tuple[int, float, float]] = {}  # contender -> positions, seconds to compile, seconds of a run
     fields = {which: contenders(window, device, which) for which in passes}
     sizes = [(which, n) for which in passes for n in lengths]
     for which, n in sizes if deadline == math.inf else by_value(lengths, passes):
@@ -119,7 +120,7 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
                                             if device == "cuda" or name != "flex" else None}
                 single[name] = clock() - compiled
                 known[name] = n, max(0.0, compiled - began - single[name]), single[name]
-        # All have run by now: the longest texts take minutes, so nothing is run for nothing.
+        # Each has run once by now, so it needs no warm-up, which would take minutes for the longest texts.
         turns = min(rounds_at(n, rounds), (deadline - clock()) // (sum(single.values()) or 1))
         for name, speed in compare(work, max(1, int(turns)), warm_up=False).items():
             measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
@@ -129,7 +130,7 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
 
 def _report(measured: dict, settings: dict, lower: list[dict], written: tuple[dict, list[int]] | None, json_path,
             printed: bool = True) -> dict:
-    """The record of what was measured; `written` is what `generation` returns, None where there was no time for it."""
+    """The record of the measurements; `written` is the result of `generation`, or None if there was no time for it."""
     from repro.bench import report
 
     lengths, passes, places = (settings[name] for name in ("lengths", "passes", "places"))
@@ -156,8 +157,8 @@ def _report(measured: dict, settings: dict, lower: list[dict], written: tuple[di
 
 
 def by_value(lengths: tuple[int, ...], passes: tuple[str, ...]) -> list[tuple[str, int]]:
-    """(pass, n) in the order of their value within a budget: forward and backward first, at the lengths at which ratios
-    are taken, then at the other lengths, the longest first.
+    """(pass, n) in the order of their value within a budget: forward and backward first, beginning with the lengths at
+    which ratios are computed; then the other lengths, the longest first.
 
     >>> by_value((512, 4096, 8192), PASSES)[:4]
     [('forward+backward', 8192), ('forward+backward', 4096), ('forward+backward', 512), ('forward', 8192)]
@@ -167,15 +168,16 @@ def by_value(lengths: tuple[int, ...], passes: tuple[str, ...]) -> list[tuple[st
 
 
 def expected_seconds(known: dict[str, tuple[int, float, float]], name: str, n: int) -> float:
-    """Seconds of two runs of a contender at n, with compilation, if a run grows with the square; 0 where unknown."""
+    """Seconds of two runs of a contender at n and of compilation, if time grows with the square of n; 0 if unknown."""
     before, compiling, run = known.get(name, (n, 0.0, 0.0))
     return compiling + 2 * run * max(1.0, n / before)**2
 
 
 def generation(window: int, places: tuple[int, ...], rounds: int, device: str = "cpu") -> tuple[dict, list[int]]:
-    """(tokens per second of a small Llama with windows that goes on writing after each of `places`, the keys it keeps).
+    """Tokens per second of a small Llama with windows that generates after each of `places`, and the keys that it
+    caches.
 
-    The texts before are read first, outside of the time, so that the places can take turns.
+    The preceding texts are read first, outside the timing, so that the places can take turns.
     """
     from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -218,7 +220,7 @@ def cast(x: dict[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
 
 
 def with_a_core_taken(n: int, rounds: int, window: int) -> dict:
-    """Speed of `blocked`, forward and backward, while another process does not leave one of the cores."""
+    """The speed of `blocked`, forward and backward, while another process occupies one of the cores."""
     from repro.bench import compare
 
     contender = contenders(window, "cpu", PASSES[1])["blocked"]
@@ -229,12 +231,12 @@ def with_a_core_taken(n: int, rounds: int, window: int) -> dict:
 
 @contextmanager
 def a_core_taken() -> Iterator[None]:
-    """Within it, a process computes on the last core that this one may use, and on no other."""
+    """In the `with` block, another process computes on the last core available to this process, and on no other."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     stay = f"import os; os.sched_setaffinity(0, [{cores[-1]}]); print(flush=True)" if cores else "print(flush=True)"
     with subprocess.Popen([sys.executable, "-c", f"{stay}\nwhile True: pass"], stdout=subprocess.PIPE) as other:
         try:
-            other.stdout.readline()  # it has begun
+            other.stdout.readline()  # it has started
             yield
         finally:
             other.kill()
@@ -246,7 +248,7 @@ def rounds_at(n: int, rounds: int) -> int:
 
 
 def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
-    """All that can do this pass on this device, by name."""
+    """All contenders that can do this pass on this device, by name."""
     from local_attention import LocalAttention
     from transformers import LongformerConfig
     from transformers.models.longformer.modeling_longformer import LongformerSelfAttention as Theirs
@@ -303,36 +305,36 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
         "Longformer layer, transformers": Contender(longformer, local_parameters(theirs)),
     }
     if device == "cpu" and which == PASSES[1]:
-        del field["flex"]  # has no backward pass there
+        del field["flex"]  # no backward pass on this device
     return field
 
 
 def strided_at(n: int) -> "Pattern":
-    """Strided attention for n positions: the stride is the power of 2 next to sqrt(n), 128 at 16,384."""
+    """Strided attention for n positions: the stride is the power of 2 nearest to sqrt(n), 128 at 16,384."""
     from repro.attention import Strided
 
     return Strided(2 ** round(math.log2(n) / 2))
 
 
 def fixed_at(n: int) -> "Pattern":
-    """Fixed attention for n positions: blocks of twice that stride, of which 8 positions are the summary."""
+    """Fixed attention for n positions: blocks are twice that stride, and 8 positions of each block are the summary."""
     from repro.attention import Fixed
 
     return Fixed(2 * strided_at(n).stride, 8)
 
 
 def local_parameters(layer: torch.nn.Module) -> tuple[Tensor, ...]:
-    """Those that serve where no token is global."""
+    """The parameters that are used if no token is global."""
     return tuple(parameter for name, parameter in layer.named_parameters() if "global" not in name)
 
 
 def dense_causal(x: dict[str, Tensor]) -> Tensor:
-    """PyTorch's own kernel; on a GPU that is FlashAttention."""
+    """PyTorch's own kernel; on a GPU this is FlashAttention."""
     return F.scaled_dot_product_attention(x["query"], x["key"], x["value"], is_causal=True)
 
 
 def dtype(device: str) -> torch.dtype:
-    """The precision that is timed on a device."""
+    """The precision in which a device is timed."""
     return torch.bfloat16 if device == "cuda" else torch.float32
 
 
@@ -346,7 +348,7 @@ def inputs(n: int, device: str) -> dict[str, Tensor]:
 
 
 def step(contender: Contender, x: dict[str, Tensor], which: str) -> Callable[[], int]:
-    """One pass over the inputs; returns the number of positions."""
+    """One pass over the inputs; the returned function runs it and returns the number of positions."""
     leaves = [part for part in x.values() if part.requires_grad]
 
     def work() -> int:
@@ -361,14 +363,14 @@ def step(contender: Contender, x: dict[str, Tensor], which: str) -> Callable[[],
 
 
 def free_bytes(device: str) -> int:
-    """Memory that a run could have."""
+    """The memory available to a run, in bytes."""
     import psutil
 
     return torch.cuda.mem_get_info()[0] if device == "cuda" else psutil.virtual_memory().available
 
 
 def expected_bytes(measured: dict, name: str, which: str, n: int) -> float:
-    """Bytes that a run at n will need, as n / 2 grew from n / 4; 0 where that is unknown."""
+    """The bytes that a run at n will need, extrapolated from n / 4 and n / 2; 0 if they were not measured."""
     half, quarter = (measured.get((name, which, n // k), {}) for k in (2, 4))
     if half.get("not_attempted", NO_TIME) != NO_TIME:
         return math.inf
@@ -377,9 +379,9 @@ def expected_bytes(measured: dict, name: str, which: str, n: int) -> float:
 
 
 def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tuple]:
-    """Every bar that the measured lengths allow: (ratio, the least it should be), or (ratio, the most, "at most").
+    """All ratios that the measured lengths allow, with bounds: (ratio, least), or (ratio, most, "at most").
 
-    lower: what `floors` returns.
+    lower: the result of `floors`.
     """
     def found(name, n, key="tokens_per_second"):
         return measured.get((name, PASSES[1], n), {}).get(key)
@@ -415,7 +417,7 @@ def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tup
 
 
 def verdict(found: dict | None) -> str:
-    """A sentence: how many bars a stored run meets, and which it misses by how much."""
+    """A sentence: how many bounds a stored run meets, and which it misses and by how much."""
     if found is None:
         return "not run: repro bench attention"
     missed = [f"{label} is {one['measured']:.2f}, {one['bound']} {one['wanted']:g} wanted"
@@ -426,8 +428,8 @@ def verdict(found: dict | None) -> str:
 
 
 def times(found: dict | None) -> dict[str, float | None]:
-    """Ratios of a stored run at AT positions, forward and backward: dense causal attention over its floor, and the loop
-    over chunks; None where nothing is stored."""
+    """Two time ratios of a stored run at AT positions, forward and backward: dense causal attention to its floor, and
+    the loop to chunks; None if there is no run."""
     if found is None:
         return {"dense": None, "loop": None}
     spent = {run["contender"]: run.get("seconds") for run in found["notes"]["runs"]
@@ -438,7 +440,7 @@ def times(found: dict | None) -> dict[str, float | None]:
 
 
 def met(ratio: dict) -> bool:
-    """Whether a ratio of a record is what was wanted."""
+    """Whether a ratio of a record meets its bound."""
     if ratio["bound"] == "at most":
         return ratio["measured"] <= ratio["wanted"]
     return ratio["measured"] >= ratio["wanted"]
@@ -457,11 +459,11 @@ def exponents(measured: dict) -> dict[str, float]:
 
 
 def floors(window: int, lengths: tuple[int, ...], device: str) -> list[dict]:
-    """The least time that arithmetic and memory allow: allowed pairs and tensors, at the speeds of this machine.
+    """The least time that arithmetic and memory access allow, at the speeds of this machine.
 
-    A pair costs 4 D operations forward and 10 D backward (scores again, and four gradients); query, key, value and
-    output pass through memory once, backward once more with their gradients. Speeds: a square matrix product and a
-    copy, the best of three.
+    A pair costs 4 D operations forward and 10 D backward (the scores again, and four gradients). Query, key, value and
+    output are moved through memory once, and again in the backward pass together with their gradients. The speeds come
+    from a square matrix product and a copy, the best of three.
     """
     from repro.attention import Causal, SlidingWindow
 
@@ -477,7 +479,7 @@ def floors(window: int, lengths: tuple[int, ...], device: str) -> list[dict]:
 
 
 def seconds(work: Callable, device: str) -> float:
-    """How long `work` takes, after one run to warm up."""
+    """The seconds that `work` takes, after one run to warm up."""
     work()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -489,10 +491,11 @@ def seconds(work: Callable, device: str) -> float:
 
 
 def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
-    """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point.
+    """Milliseconds and MiB of one pass by length, as input of `draw_growth`; lengths that were not measured have no
+    point.
 
-    Every contender of any pass is named, so that it has one colour in all figures; those that only a ratio needs have
-    no line.
+    Contenders of all passes are included, so that each has the same color in all figures, except those that are timed
+    only for a ratio.
     """
     names = dict.fromkeys(name for name, *_ in measured if name not in VARIANTS)
     return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
@@ -501,7 +504,7 @@ def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[l
 
 
 def panels(found: dict | None, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
-    """`curves` of a stored run, with the floors of its machine in the first; without a run, panels without a line."""
+    """`curves` of a stored run, with the floors of its machine in the first panel; without a run, empty panels."""
     notes = found["notes"] if found else {"runs": [], "floors": []}
     drawn = curves({(run["contender"], run["pass"], run["n"]): run for run in notes["runs"]}, which)
     for floor in notes["floors"]:
@@ -511,7 +514,7 @@ def panels(found: dict | None, which: str = PASSES[1]) -> dict[str, dict[str, li
 
 
 def growth_table(found: dict) -> "pandas.DataFrame":
-    """The exponents of a stored run, a row a contender and a column a pass."""
+    """The exponents of a stored run: one row per contender, one column per pass."""
     import pandas
 
     frame = pandas.DataFrame([{"contender": name.rpartition(": ")[0], "pass": name.rpartition(": ")[2], "power": power}
@@ -520,7 +523,7 @@ def growth_table(found: dict) -> "pandas.DataFrame":
 
 
 def show(measured: dict, lengths: tuple[int, ...]) -> None:
-    """Print milliseconds and MiB, a row a contender and pass, a column a length."""
+    """Print milliseconds and MiB: one row per contender and pass, one column per length."""
     from rich.console import Console
     from rich.table import Table
 

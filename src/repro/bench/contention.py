@@ -1,6 +1,6 @@
-"""Attention beside a busy process, with threads that spin while they wait for work, that sleep, or that spin briefly.
+"""Attention next to a busy process, with threads that spin while they wait for work, sleep, or spin briefly.
 
-OpenMP reads its settings once, so each way to wait is timed in processes of its own, which take turns.
+OpenMP reads its settings only once, so each way to wait is timed in its own processes, which take turns.
 """
 
 import json
@@ -16,19 +16,19 @@ from repro.bench import report
 from repro.errors import ReproError
 from repro.openmp import POLICY, SETTINGS, SPINS
 
-WAYS = {"spin": {}, "sleep": {POLICY: "PASSIVE"}, "spin, then sleep": SETTINGS}  # what the threads do -> their settings
+WAYS = {"spin": {}, "sleep": {POLICY: "PASSIVE"}, "spin, then sleep": SETTINGS}  # how threads wait -> settings
 IDLE, TAKEN = "idle", "a core taken"
 PATIENCE = 30.0  # seconds after which a process starts no further step; a step can take more than one minute
-MOST = 4.0  # times the idle time that a step should take with a core taken
+MOST = 4.0  # largest time of a step with a core taken, as a multiple of the idle time
 
 
 def main(json_path=None, n: int = 8_192, window: int = 256, rounds: int = 5, turns: int = 3,
          patience: float = PATIENCE) -> dict:
     """Time a forward and backward pass of `blocked` attention on all cores, idle and while another process takes one.
 
-    turns: processes of each way to wait that are timed idle; one is timed with a core taken. rounds: steps in each, as
-    many as begin within `patience` seconds. It takes at most about five minutes.
-    Raises ReproError where this process may use one core only.
+    turns: how many processes for each way to wait are timed idle; one more is timed with a core taken. rounds: most
+    steps in each; only steps that begin within `patience` seconds are run. The whole takes at most about five minutes.
+    Raises ReproError if this process may use only one core.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
@@ -42,14 +42,14 @@ def main(json_path=None, n: int = 8_192, window: int = 256, rounds: int = 5, tur
         for (way, state), seconds in found.items()}
     settings = {"n": n, "window": window, "rounds": rounds, "turns": turns, "patience": patience, "threads": cores}
     title = f"Attention beside a busy process, N = {n:,}, forward+backward, {cores} threads on {cores} cores"
-    with threads(cores):  # the record names those that were timed
+    with threads(cores):  # the record names the threads that were timed
         return report("contention", settings, title, speeds, ratios(found), json_path,
                       seconds={f"{way}, {state}": seconds for (way, state), seconds in found.items()})
 
 
 def ratios(found: dict[tuple[str, str], list[float]]) -> dict[str, tuple]:
-    """Ratios of the seconds of steps, with bounds: a core taken over idle, and other ways to wait over spinning while
-    idle. Those that spin all the time have no bound.
+    """Ratios of step times, with bounds: a core taken to idle, and other ways to wait to spinning while idle. Threads
+    that always spin have no bound.
 
     >>> found = ratios({(way, state): [1.0] for way in WAYS for state in (IDLE, TAKEN)})
     >>> list(found.values())
@@ -65,7 +65,8 @@ def ratios(found: dict[tuple[str, str], list[float]]) -> dict[str, tuple]:
 
 
 def in_a_process(way: str, state: str, cores: int, *sizes: float) -> list[float]:
-    """Seconds of each step in a new process, whose threads wait in this way. sizes: of `timed`, without its state."""
+    """Seconds of each step in a new process whose threads wait in this way. sizes: arguments of `timed` after its
+    state."""
     settings = {name: value for name, value in os.environ.items() if name not in (POLICY, SPINS)}
     settings |= WAYS[way] | {"OMP_NUM_THREADS": str(cores)}
     code = f"import json; from repro.bench.contention import timed; print(json.dumps(timed({state!r}, *{sizes})))"
@@ -78,7 +79,7 @@ def in_a_process(way: str, state: str, cores: int, *sizes: float) -> list[float]
 
 
 def timed(state: str, n: int, window: int, rounds: int, patience: float) -> list[float]:
-    """Seconds of each step in this process, after one to warm up: at least one, at most `rounds`."""
+    """Seconds of each step in this process after one to warm up; at least one step and at most `rounds`."""
     from repro.attention import SlidingWindow, attend
     from repro.bench.attention import PASSES, Contender, a_core_taken, inputs, step
 
@@ -91,7 +92,7 @@ def timed(state: str, n: int, window: int, rounds: int, patience: float) -> list
 
 def repeated(work: Callable[[], object], rounds: int, patience: float,
              clock: Callable[[], float] = time.perf_counter) -> list[float]:
-    """Seconds of `rounds` calls, or of those that begin within `patience` seconds; the first always does."""
+    """Seconds of `rounds` calls, or of those that begin within `patience` seconds; the first call is always made."""
     began, found = clock(), []
     while not found or (len(found) < rounds and clock() - began < patience):
         before = clock()
@@ -102,7 +103,7 @@ def repeated(work: Callable[[], object], rounds: int, patience: float,
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Within it, torch has n threads."""
+    """In the `with` block, torch uses n threads."""
     import torch
 
     before = torch.get_num_threads()

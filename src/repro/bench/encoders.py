@@ -1,10 +1,10 @@
-"""Encoders: a converted Longformer beside transformers' own, a step on masked tokens beside RobertaForMaskedLM with
-labels, a reader of questions that carries h_prev beside one that does not, and LED, in training and writing summaries,
-beside transformers' own.
+"""Encoders compared with those of transformers: a converted Longformer, a step on masked tokens (RobertaForMaskedLM
+with labels), and LED in training and in writing summaries. Also a question reader with h_prev compared with one
+without.
 
-Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; the speed
-of ours with labels for all positions is reported as well. For classification a BERT of MiniLM's size is converted:
-beside transformers' Longformer, and with batches of similar length beside shuffled ones. Coreference scores are timed
+Ours is trained with an output layer on the masked tokens only, transformers' with labels for all positions; the speed
+of ours with labels for all positions is also reported. For classification, a converted BERT of MiniLM's size is
+compared with transformers' Longformer, and batches of similar length with shuffled ones. Coreference scoring is timed
 on as many mentions as LitBank has.
 """
 
@@ -28,7 +28,7 @@ MINILM = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12,
 # Wordpieces of IMDB's reviews at 32 evenly spaced quantiles, from the record of `context-lengths`.
 REVIEWS = (57, 78, 100, 122, 137, 144, 150, 156, 161, 167, 173, 180, 188, 195, 205, 214, 225, 237, 251, 265, 281, 301,
            324, 347, 378, 409, 450, 503, 567, 661, 792, 1071)
-LITBANK = 100, 291, 79  # documents, and the mentions and clusters of each
+LITBANK = 100, 291, 79  # documents, mentions of each, clusters of each
 
 
 def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, vocabulary: int = 8192, n: int = 4096,
@@ -38,14 +38,14 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
          reviews: Sequence[int] = REVIEWS, annotated: tuple[int, int, int] = LITBANK) -> dict:
     """Time the contenders in turns, forward and backward, on one thread; precision: "no" (float32) or "bf16".
 
-    On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
+    On a CPU, time is processor time; with one thread it equals wall-clock time if nothing else runs.
 
-    n, window: tokens of a long text and keys around each. globals_: of its tokens that are global, spread evenly.
-    piece, batch_size: tokens that RoBERTa reads at once. questions, windows: those that readers read, `piece` tokens
-    each. led_window: of an LED with `n_layer` layers on both sides, which reads `n` tokens. summary, beams: tokens that
-    it writes, and beams in which it searches for them. bert, bert_window: the size of the BERT that is converted to
-    classify texts, and its window. reviews: their lengths. annotated: documents, mentions of each and clusters of each,
-    for coreference scores.
+    n, window: tokens of a long text and keys around each. globals_: number of its tokens that are global, spread
+    evenly. piece, batch_size: length and number of the texts that RoBERTa reads at once. questions, windows: input of
+    the question readers, each window with `piece` tokens. led_window: window of an LED with `n_layer` layers on both
+    sides, which reads `n` tokens. summary, beams: tokens that it writes, and the beams of its search. bert,
+    bert_window: the size of the BERT converted for classification, and its window. reviews: their lengths. annotated:
+    documents, mentions of each and clusters of each, for coreference scores.
     """
     from repro.bench import compare, report
 
@@ -90,7 +90,7 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
 
 
 def step(loss: Callable[[], Tensor], model: nn.Module, tokens: int, precision: str) -> Callable[[], int]:
-    """A pass forward and backward, which returns how many tokens it read."""
+    """A forward and backward pass; the returned function runs it and returns the number of tokens read."""
     device = next(model.parameters()).device
 
     def work() -> int:
@@ -105,12 +105,12 @@ def step(loss: Callable[[], Tensor], model: nn.Module, tokens: int, precision: s
 
 
 def placed(model: nn.Module) -> nn.Module:
-    """The model as it is trained, on the GPU where there is one."""
+    """The model in training mode, on the GPU if there is one."""
     return model.train().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def masked_batch(rows: int, length: int, vocabulary: int) -> dict[str, Tensor]:
-    """Random text with masks as training has them (`repro.training.masked`), and `labels` (rows, length) besides."""
+    """Random text with masks as in training (`repro.training.masked`), and also `labels` (rows, length)."""
     import numpy as np
 
     from repro.training import masked
@@ -122,7 +122,7 @@ def masked_batch(rows: int, length: int, vocabulary: int) -> dict[str, Tensor]:
 
 
 def long_texts(fresh: Callable, n: int, window: int, globals_: int, precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what learns to tell the masked tokens of one long text, all from the same weights."""
+    """By name, contenders that learn to predict the masked tokens of one long text, all from the same weights."""
     from transformers import LongformerForMaskedLM
 
     from repro.models import Longformer
@@ -147,7 +147,8 @@ def long_texts(fresh: Callable, n: int, window: int, globals_: int, precision: s
 
 
 def masked_tokens(fresh: Callable, batch_size: int, length: int, precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what predicts the masked tokens of the same text: with our objective, and with transformers' labels."""
+    """By name, contenders that predict the masked tokens of the same text: with our objective, and with transformers'
+    labels."""
     from repro.training import MaskedLM
 
     own, peer = placed(fresh()), placed(fresh())
@@ -160,7 +161,8 @@ def masked_tokens(fresh: Callable, batch_size: int, length: int, precision: str)
 
 
 def readers(fresh: Callable, questions: int, windows: int, length: int, precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what learns from the same questions, window after window with h_prev, and all windows at once."""
+    """By name, contenders that learn from the same questions: window after window with h_prev, and all windows at
+    once."""
     from repro.recurrence import RecurrentRoberta
     from repro.training import Answers
 
@@ -170,7 +172,7 @@ def readers(fresh: Callable, questions: int, windows: int, length: int, precisio
     shape = questions, windows, length
     draw = torch.Generator().manual_seed(0)
     text = torch.zeros(shape, dtype=torch.bool)
-    text[:, :, length // 8:-1] = True  # behind a question
+    text[:, :, length // 8:-1] = True  # after a question
     starts, ends = torch.zeros_like(text), torch.zeros_like(text)
     starts[:, windows // 2, length // 2] = ends[:, windows // 2, length // 2 + 2] = True
     batch = {"windows": torch.randint(4, base.config.vocab_size - 1, shape, generator=draw), "text": text,
@@ -187,8 +189,8 @@ def readers(fresh: Callable, questions: int, windows: int, length: int, precisio
 
 def summaries(n_layer: int, width: int, heads: int, vocabulary: int, n: int, window: int, summary: int, beams: int,
               precision: str) -> tuple[dict[str, Callable[[], int]], dict[str, Callable[[], int]]]:
-    """By name, what learns from a long text and its summary, and what writes one by beam search; all from the same
-    weights, with a global first token."""
+    """By name, contenders that learn from a long text and its summary, and contenders that write one by beam search;
+    all have the same weights and a global first token."""
     from transformers import LEDConfig, LEDForConditionalGeneration
 
     from repro.models import LED
@@ -214,7 +216,8 @@ def summaries(n_layer: int, width: int, heads: int, vocabulary: int, n: int, win
 
 
 def writing(model: nn.Module, ids: Tensor, first: Tensor, summary: int, beams: int, precision: str) -> Callable:
-    """A beam search for a summary of this many tokens, which returns how many tokens it read."""
+    """A beam search for a summary of this many tokens; the returned function runs it and returns the number of tokens
+    read."""
     def work() -> int:
         model.eval()
         with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -234,7 +237,7 @@ def short_bert(size: Mapping[str, int]) -> nn.Module:
 
 
 def converted(size: Mapping[str, int], n: int, window: int, precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what encodes one long text whose first token is global, from the same weights."""
+    """By name, contenders that encode one long text whose first token is global, all with the same weights."""
     from transformers import LongformerModel
 
     from repro.models import longformer_from
@@ -253,7 +256,8 @@ def converted(size: Mapping[str, int], n: int, window: int, precision: str) -> d
 
 def classified(size: Mapping[str, int], lengths: Sequence[int], batch_size: int, window: int,
                precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what learns labels of the same texts, all once: in batches of similar length, and in shuffled ones.
+    """By name, contenders that learn the labels of the same texts, each text once: in batches of similar length, and in
+    shuffled ones.
 
     Each batch is padded to its longest text; padding is not counted as tokens.
     """
@@ -288,7 +292,8 @@ def classified(size: Mapping[str, int], lengths: Sequence[int], batch_size: int,
 
 
 def coreference(documents: int, mentions: int, clusters: int) -> Callable[[], int]:
-    """A scoring of predicted clusters: a few large and many small ones, a tenth of the mentions lost, a fifth moved."""
+    """A scoring of predicted clusters: a few large and many small ones, with a tenth of the mentions lost and a fifth
+    moved."""
     import random
 
     from repro.evaluation import coreference_scores

@@ -1,12 +1,13 @@
-"""Overlapped perplexity against the strided-window loop of the transformers documentation."""
+"""Overlapped perplexity compared with the strided-window loop in the documentation of transformers."""
 
 import math
 
 
 def strided_loop(model, tokens, window: int, overlap: int) -> float:
-    """Total nll (nats) of `tokens` (N,) by the documented recipe: one window a call, logits for all its positions.
+    """Total nll (nats) of `tokens` (N,) by the documented recipe: one window per call, with logits for all its
+    positions.
 
-    Each call is given one token more than the window, because the model shifts its labels inside.
+    Each call gets one token more than the window, because the model shifts its labels itself.
     """
     import torch
 
@@ -34,8 +35,9 @@ MODELS = {  # name: layers, width, heads, vocabulary, tokens scored
 def main(json_path=None, models: dict = MODELS, window: int = 300, overlap: int = 200, rounds: int = 5) -> dict:
     """Time both on the same models and tokens; the totals must agree to 1e-5.
 
-    The ratio that counting FLOPs allows is given beside each: both must read every window whole, and only the output
-    layer can be spared on positions that are not scored. Any further gain comes from memory, batches and threads.
+    The ratio that FLOPs allow is reported next to each measured ratio: both ways must read every window completely, and
+    only the output layer can be skipped at positions that are not scored. Any further gain comes from memory, batches
+    and threads.
     """
     import torch
 

@@ -1,6 +1,6 @@
-"""A training step of a Sparse Transformer with each pattern: where factorised attention takes less time than dense.
+"""A training step of a Sparse Transformer with each pattern, to see where factorized attention is faster than dense.
 
-First the sizes of Table 2 at `small` (Child et al. 2019), images and text; then the text model on longer sequences.
+First the sizes of Table 2 at `small` (Child et al. 2019), for images and text; then the text model on longer sequences.
 """
 
 import time
@@ -13,7 +13,7 @@ PATTERNS = "dense", "fixed", "strided"
 
 
 def models(n: int, stride: int, summary: int, n_layer: int, n_head: int, n_embd: int) -> dict:
-    """One of each pattern, untrained."""
+    """One untrained model for each pattern."""
     import torch
 
     from repro.attention import Causal, Fixed, Strided
@@ -26,7 +26,7 @@ def models(n: int, stride: int, summary: int, n_layer: int, n_head: int, n_embd:
 
 
 def step(model, ids, precision: str) -> int:
-    """The number of bytes that go forward and backward; leaves no gradients."""
+    """One forward and backward pass; returns the number of bytes read and leaves no gradients."""
     import torch
     from torch.nn import functional as F
 
@@ -40,7 +40,7 @@ def step(model, ids, precision: str) -> int:
 
 
 def main(json_path=None, cases: dict[str, tuple[int, ...]] = CASES, rounds: int = 5) -> dict:
-    """Time forward and backward of one sequence in turns; on a CPU on one thread, whose own seconds count."""
+    """Time forward and backward passes of one sequence in turns; on a CPU, one thread is timed in processor seconds."""
     from functools import partial
 
     import torch

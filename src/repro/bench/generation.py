@@ -1,11 +1,12 @@
-"""Writing token by token: what a decoder keeps of what it has read, against reading all of it again for every token."""
+"""Generation token by token: a decoder that caches what it has read, compared with one that rereads it for every
+token."""
 
 import time
 from functools import partial
 
-TOKENS = 8  # that are written
-INPUTS = 500, 1_000  # tokens of what is read before
-BEAMS = 4  # texts that are written side by side
+TOKENS = 8  # tokens written
+INPUTS = 500, 1_000  # tokens read before
+BEAMS = 4  # texts written in parallel
 
 
 def decoders() -> dict:
@@ -22,7 +23,8 @@ def decoders() -> dict:
 
 
 def kept(model, texts, tokens: int) -> list:
-    """Logits behind `texts` (B, N) and behind each of `tokens` tokens that follow, the likeliest: each is read once."""
+    """Logits after `texts` (B, N) and after each of `tokens` most likely tokens that follow; each token is read
+    once."""
     logits, past = model.extend(texts)
     logits_of_steps = [logits]
     for _ in range(tokens):
@@ -32,7 +34,7 @@ def kept(model, texts, tokens: int) -> list:
 
 
 def again(model, texts, tokens: int) -> list:
-    """The same, everything read again for every token."""
+    """The same as `kept`, but everything is read again for every token."""
     import torch
 
     logits_of_steps = [model(texts)[:, -1]]
@@ -43,13 +45,13 @@ def again(model, texts, tokens: int) -> list:
 
 
 def timed(way, model, texts, tokens: int) -> int:
-    """The number of tokens that it writes."""
+    """Run `way` and return the number of tokens that it writes."""
     way(model, texts, tokens)
     return len(texts) * tokens
 
 
 def main(json_path=None, inputs: tuple[int, ...] = INPUTS, tokens: int = TOKENS, rounds: int = 3) -> dict:
-    """Count the seconds of one core that both take for the same texts; the logits must agree to 1e-3."""
+    """Time both ways on the same texts in seconds of one core; the logits must agree to 1e-3."""
     import torch
 
     from repro.bench import compare, report

@@ -1,5 +1,5 @@
-"""GPT: a step of pre-training beside transformers.Trainer and a bare loop; fine-tuning in length buckets beside batches
-that are padded; and ten candidates of one document, read once or again for each."""
+"""GPT: a pre-training step compared with transformers.Trainer and a plain loop; fine-tuning in length buckets compared
+with padded batches; and ten candidates that share one document, read once or separately for each."""
 
 import time
 from collections.abc import Callable
@@ -20,10 +20,10 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
          candidates: int = 10, document: int = 300, rounds: int = 3) -> dict:
     """Time the contenders in turns on one thread, in bf16 where the processor has it.
 
-    On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
+    On a CPU, time is processor time; with one thread it equals wall-clock time if nothing else runs.
 
-    pairs: number of sentence pairs to fine-tune on; those of RTE if it is available, else random ones as long as these.
-    document: tokens that a question's candidates share.
+    pairs: number of sentence pairs to fine-tune on, from RTE if it is available, otherwise random ones of similar
+    length. document: tokens shared by the candidates of a question.
     """
     from repro.bench import compare, report
     from repro.bf16 import has_bf16
@@ -60,7 +60,8 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
 
 def pretraining(fresh: Callable, batch_size: int, length: int, steps: int, precision: str
                 ) -> dict[str, Callable[[], int]]:
-    """By name, what trains its own copy of one model for `steps` steps on the same tokens and returns their number."""
+    """By name, contenders that train their own copy of one model for `steps` steps on the same tokens; each returns
+    their number."""
     import numpy as np
 
     from repro.training import NextToken, Sequences, TrainConfig, train
@@ -75,7 +76,7 @@ def pretraining(fresh: Callable, batch_size: int, length: int, steps: int, preci
 
 
 def loop(model, sequences, steps: int, precision: str) -> int:
-    """The loop one writes by hand: logits of all positions, their loss, clipping, AdamW."""
+    """A typical hand-written loop: logits of all positions, their loss, clipping, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
     device = next(model.parameters()).device
     model.train()
@@ -91,7 +92,8 @@ def loop(model, sequences, steps: int, precision: str) -> int:
 
 
 def entailments(n: int, vocabulary: int) -> tuple[list, str]:
-    """The first n examples of RTE with their labels, encoded; or random ones of like length; and which they are."""
+    """The first n encoded examples of RTE with their labels, or random ones of similar length; and which of the two
+    they are."""
     import numpy as np
 
     from repro.data import corpus, tokeniser
@@ -103,13 +105,14 @@ def entailments(n: int, vocabulary: int) -> tuple[list, str]:
         rows = list(rte.examples("train"))[:n]
         return [(encode_example("entailment", row.texts, coder, 512), row.label) for row in rows], "RTE"
     draw = np.random.default_rng(0)
-    lengths = np.exp(draw.normal(4.1, 0.52, n)).clip(12, 290).astype(int)  # RTE's: median 56, 1 in 10 over 134
+    lengths = np.exp(draw.normal(4.1, 0.52, n)).clip(12, 290).astype(int)  # RTE: median 56, 10% over 134
     return [([[vocabulary, *draw.integers(vocabulary, size=k - 2).tolist(), vocabulary + 2]], int(draw.integers(2)))
             for k in lengths], "random"
 
 
 def fine_tuning(fresh: Callable, examples: list, batch_size: int, precision: str) -> dict[str, Callable[[], int]]:
-    """By name, what reads all examples once in its kind of batches, training on each, and returns their number."""
+    """By name, contenders that train on all examples once, each with its own kind of batches; each returns their
+    number."""
     from repro.models import TaskModel, labelled
     from repro.training import LengthBuckets, Task, TrainConfig, train
 
@@ -119,14 +122,14 @@ def fine_tuning(fresh: Callable, examples: list, batch_size: int, precision: str
 
     def work(pool: int, least: int = 0) -> Callable[[], int]:
         model = TaskModel(padded(fresh(), least), "entailment", 2)
-        batches = LengthBuckets(examples, lengths, labelled, batch_size, pool=pool)  # of one batch's worth: by chance
+        batches = LengthBuckets(examples, lengths, labelled, batch_size, pool=pool)  # pool of one batch: shuffled
         return lambda: train(Task(model), batches, settings).tokens
 
     return {LONGEST: work(1, max(lengths)), BATCHES: work(1), BUCKETS: work(50)}
 
 
 def padded(model, least: int):
-    """The same model, which pads what it reads to `least` tokens."""
+    """The same model, but its input is padded to `least` tokens."""
     read = model.read
     model.read = lambda x: read(F.pad(x, (0, 0, 0, max(0, least - x.shape[1]))))[:, :x.shape[1]]
     return model
@@ -134,7 +137,8 @@ def padded(model, least: int):
 
 def choosing(fresh: Callable, vocabulary: int, candidates: int, document: int, precision: str, training: bool,
              batch_size: int = 2, question: int = 12, answer: int = 8) -> dict[str, Callable[[], int]]:
-    """By name, what trains on some questions about documents, or scores them, and returns their number. On a CPU."""
+    """By name, contenders that train on some questions about documents, or score them, on a CPU; each returns their
+    number."""
     from repro.models import TaskModel, collate
 
     draw = torch.Generator().manual_seed(0)

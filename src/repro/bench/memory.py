@@ -1,4 +1,4 @@
-"""Recurrent training with windows recomputed, its memory and its speed; and what a token costs far into a text."""
+"""Memory and speed of recurrent training that recomputes windows, and the cost of a token after a long text."""
 
 import time
 from statistics import median
@@ -6,9 +6,9 @@ from statistics import median
 
 def main(json_path=None, window: int = 300, n_windows: int = 20, batch_size: int = 2, rounds: int = 5,
          places: tuple[int, int] = (1_000, 10_000)) -> dict:
-    """Measure on one untrained model of the size of `small`: peaks beside what `Plan` predicts, and speeds.
+    """Measure one untrained model of the size of `small`: peaks compared with the predictions of `Plan`, and speeds.
 
-    places: which generated tokens are compared. A token's cost is the mean over the window that ends with it.
+    places: the generated tokens to compare. A token's cost is the mean over the window that ends with it.
     """
     import numpy as np
     import torch
@@ -50,7 +50,7 @@ def main(json_path=None, window: int = 300, n_windows: int = 20, batch_size: int
 
 
 def memory(model, window: int, lengths, batch_size: int, device: str) -> list[dict]:
-    """Measured and predicted peaks in bytes, a row for every kind of recomputation and number of windows; printed."""
+    """Measured and predicted peaks in bytes, one row per kind of recomputation and number of windows; also printed."""
     import torch
     from rich.console import Console
     from rich.table import Table
@@ -73,9 +73,9 @@ def memory(model, window: int, lengths, batch_size: int, device: str) -> list[di
 
 
 def generation(model, window: int, places: tuple[int, int], rounds: int, device: str) -> dict:
-    """Tokens per second while the `window` tokens are written that end with the token at each of `places`.
+    """Tokens per second while writing the `window` tokens that end with the token at each of `places`.
 
-    The text before them is read first, outside of the time, so that the places can take turns.
+    The preceding text is read first, outside the timing, so that the places can take turns.
     """
     import torch
 
@@ -95,7 +95,8 @@ def generation(model, window: int, places: tuple[int, int], rounds: int, device:
 
 
 def reread(model, window: int, n: int = 20) -> int:
-    """Write `n` tokens with plain GPT-2 at overlap T - 1: positions move with every token, so no cache can help."""
+    """Write `n` tokens with plain GPT-2 at overlap T - 1: all positions shift with every token, so a cache cannot
+    help."""
     import torch
 
     ids = torch.zeros((1, window), dtype=torch.long, device=model.device)

@@ -1,4 +1,4 @@
-"""How long the study takes to say where it stands, with the records that are committed and with many more."""
+"""How long `repro list` takes with the committed records and with many more."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from repro.errors import ReproError
 def main(json_path=None, many: int = 2_000, rounds: int = 5) -> dict:
     """Time `repro list` as a whole process on the committed records, and on copies of them with other seeds.
 
-    many: how many records there are then. Raises ReproError where none are committed.
+    many: the number of records then. Raises ReproError if no records are committed.
     """
     with tempfile.TemporaryDirectory() as folder:
         few, more = Path(folder) / "few", Path(folder) / "many"
@@ -34,7 +34,8 @@ def main(json_path=None, many: int = 2_000, rounds: int = 5) -> dict:
 
 
 def multiply(folder: Path, many: int = 0) -> int:
-    """Copy the committed records of `small` to `folder`, with other seeds until there are `many`; their number."""
+    """Copy the committed records of `small` to `folder`, with new seeds until there are `many`; returns their
+    number."""
     from repro import paths
     from repro.study import Record, Store
     from repro.study.settings import identify
@@ -52,15 +53,15 @@ def multiply(folder: Path, many: int = 0) -> int:
                                    record.revision)
             n += not store.path(copy := Record.sealed(**_content(parts))).exists()
             store.put(copy)
-        seed += 100  # beyond the seeds that any record has
+        seed += 100  # beyond the seeds of all records
     return n
 
 
 def listing(results: Path, compiled: Path) -> float:
-    """Seconds of the processor that `repro list` takes as a whole process, without corpora and with compiled modules.
+    """Processor seconds that `repro list` takes as a whole process, without corpora and with compiled modules.
 
-    It runs on one thread, so these are the seconds of the clock where nothing else runs. compiled: the folder for
-    compiled modules, used even where the environment says that Python writes none.
+    It runs on one thread, so this equals wall-clock time if nothing else runs. compiled: the folder for compiled
+    modules, used even if the environment forbids Python to write any.
     """
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("REPRO_DATA", "PYTHONDONTWRITEBYTECODE")} | {"PYTHONPYCACHEPREFIX": str(compiled)}

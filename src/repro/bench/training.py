@@ -1,5 +1,5 @@
-"""Training steps: ours in float32 and bfloat16 beside transformers.Trainer and a plain loop, of small models and of
-Gemma 3; how long Gemma takes to load; and Muon beside AdamW."""
+"""Training steps: ours in float32 and bfloat16 compared with transformers.Trainer and a plain loop, for small models
+and Gemma 3. Also how long Gemma takes to load, and Muon compared with AdamW."""
 
 import statistics
 import tempfile
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from repro.errors import ReproError
 
-WIDTHS = {128: 4, 256: 8}  # of the model: heads
+WIDTHS = {128: 4, 256: 8}  # width of the model -> heads
 PEERS = ("All: AdamW without weight decay, gradients clipped to norm 1, nothing logged or saved. Trainer alone: a rate "
          "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step. Gemma: "
          "all use eager attention; ours train in bfloat16 where the processor has it, else in float32. Each Trainer "
@@ -26,14 +26,14 @@ PUBLISHED = "gemma-3-270m"
 def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
          batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 500_000,
          scale: str | None = None, gemma_folders: tuple[Path, Path] | None = None) -> dict:
-    """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
+    """Time `steps` optimizer steps of each contender at every width, on one thread; then compare the optimizers.
 
-    On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
+    On a CPU, time is processor time; with one thread it equals wall-clock time if nothing else runs.
 
-    The setup inside each call to train is timed too: with this many `steps` it does not matter. optimiser_tokens: of
-    each of the two trainings. scale: of the base model whose text and sizes these take; by default `small` if its
-    corpora are available, else `smoke`. gemma_folders: of a published Gemma 3 and of the same with a cut vocabulary;
-    by default those of the study, as it has them at `pretrained`.
+    The setup in each call of `train` is also timed, but does not matter with this many `steps`. optimiser_tokens:
+    length of each of the two training runs. scale: scale of the base model whose text and sizes are used; by default
+    `small` if its corpora are available, otherwise `smoke`. gemma_folders: a published Gemma 3 and the same model with
+    a cut vocabulary; by default those of the study at `pretrained`.
     """
     from repro.bench import compare, report
     from repro.bf16 import has_bf16
@@ -76,7 +76,8 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
 
 def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size: int, length: int, steps: int
                ) -> dict[str, Callable[[], int]]:
-    """By name, what trains its own copy of one model for `steps` steps on the same tokens and returns their number."""
+    """By name, contenders that train their own copy of one model for `steps` steps on the same tokens; each returns
+    their number."""
     import numpy as np
 
     from repro.models import gpt2_mini
@@ -97,12 +98,12 @@ def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size
 
 
 def trainer(model, sequences, steps: int, **settings) -> Callable[[], int]:
-    """transformers.Trainer with its defaults but for `settings`, ready to train: its arguments and examples are made
-    here, untimed."""
+    """transformers.Trainer with its defaults except for `settings`, ready to train: its arguments and examples are
+    prepared here, untimed."""
     from transformers import PrinterCallback, Trainer, TrainingArguments
 
     examples = [{"input_ids": row[:-1], "labels": row[:-1]} for k in range(steps) for row in sequences.batch(k)]
-    folder = tempfile.TemporaryDirectory()  # removed with what is returned
+    folder = tempfile.TemporaryDirectory()  # removed with the returned function
     arguments = TrainingArguments(
         folder.name, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
         report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(), **settings)
@@ -116,7 +117,7 @@ def trainer(model, sequences, steps: int, **settings) -> Callable[[], int]:
 
 
 def loop(model, sequences, steps: int) -> int:
-    """The loop one writes by hand, as in nanoGPT: logits of all positions, their loss, clipping, AdamW."""
+    """A typical hand-written loop, as in nanoGPT: logits of all positions, their loss, clipping, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     model.train()
     for step in range(steps):
@@ -158,10 +159,11 @@ def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size:
 
 def gemma_rows(folders: tuple[Path, Path] | None, absent: str, rounds: int, clock: Callable[[], float]
                ) -> tuple[dict, dict]:
-    """The speeds and ratios of Gemma, as in `main`. Where it is not here, `absent` says how to get it.
+    """The speeds and ratios of Gemma, as in `main`. If Gemma is not here, `absent` says how to get it.
 
-    Loading counts from the second time on, when the vocabulary is cut and the files have been read once, in seconds of
-    the clock on the wall: it also waits for the disk. Fetching again is timed only for a folder that was fetched.
+    Loading is timed from the second time on, when the vocabulary is already cut and the files have been read once. It
+    is measured in wall-clock time, because it also waits for the disk. Fetching again is timed only for a folder that
+    was fetched.
     """
     from repro.bench import compare
     from repro.bf16 import has_bf16
@@ -190,8 +192,8 @@ def gemma_rows(folders: tuple[Path, Path] | None, absent: str, rounds: int, cloc
 
 
 def study_folders() -> tuple[Path, Path]:
-    """The folders of Gemma 3 270M and of the same with the vocabulary of the study's texts. Raises ReproError, with the
-    command that gets it, where it is not here."""
+    """The folders of Gemma 3 270M and of the same model with the vocabulary of the study's texts. Raises ReproError,
+    with the command to get it, if it is not here."""
     from repro.models.pretrained import folder, is_here
     from repro.papers.base.pretraining import cut_model
     from repro.study import experiment
@@ -202,7 +204,7 @@ def study_folders() -> tuple[Path, Path]:
 
 
 def seconds(work: Callable[[], object], rounds: int) -> float:
-    """The median seconds that a call takes from the second one on."""
+    """The median seconds of a call, not counting the first."""
     took = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
@@ -214,9 +216,9 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
 def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
           ) -> dict[str, Callable[[], int]]:
     """A step on the same windows by a Gemma in a folder: by the Trainer, by ours, and by ours with a recurrence module
-    in the middle layer. Attention is plain products, but fused with a module in float32. Where the processor has
-    bfloat16, ours train in it, and the Trainer in float32 and in bfloat16. Ours also read the opening token, if the
-    folder names one, as the study's runs do."""
+    in the middle layer. Attention uses plain products, except for fused attention with the module in float32. On
+    processors with bfloat16, ours train in bfloat16, and the Trainer in both float32 and bfloat16. If the folder names
+    an opening token, ours also read it, as in the study's runs."""
     import numpy as np
 
     from repro.bf16 import has_bf16
@@ -235,7 +237,7 @@ def gemma(folder: Path, steps: int = 1, window: int = 300, n_windows: int = 4, b
     models = {"plain": load_causal_lm(folder), "recurrent": RecurrentLM.from_pretrained(folder, RecurrenceConfig(
         config.num_hidden_layers // 2, residual=True, normalize=True), dtype=torch.float32)}
     for model in (*peers.values(), models["plain"]):
-        model.set_attn_implementation("eager")  # a model with a module has attention of its own
+        model.set_attn_implementation("eager")  # a model with a module has its own attention
     return {name: trainer(model, rows, steps, bf16=name == TRAINER_HALF) for name, model in peers.items()} | {
         name: lambda model=model: ours(model, sequences, steps, window, **half) for name, model in models.items()}
 
@@ -244,9 +246,9 @@ def optimisers(base, tokens: int, steps: int, rounds: int, clock: Callable[[], f
                rate: float = 3e-3) -> dict:
     """Validation losses (nats per token) of AdamW and Muon after `tokens`, and of Muon after the time that AdamW took.
 
-    base: the config of the base model, whose text, tokeniser and sizes are taken. Both train at the same rate, in bf16
-    where the processor has it. Their speeds are measured in turns, so that "equal seconds" are those of a machine that
-    does nothing else: Muon has then seen as many tokens as its speed allows.
+    base: the config of the base model whose text, tokenizer and sizes are used. Both train at the same learning rate,
+    in bf16 if the processor has it. Their speeds are measured in turns, so that "equal seconds" means the time on an
+    otherwise idle machine. After that time, Muon has seen as many tokens as its speed allows.
     """
     from repro.bench import compare
     from repro.bf16 import has_bf16
@@ -289,7 +291,7 @@ def optimisers(base, tokens: int, steps: int, rounds: int, clock: Callable[[], f
 
 
 def after(curve: list[list[float]], tokens: float) -> float:
-    """The value of a curve of [tokens, value] at `tokens`, on straight lines between its points."""
+    """The value of a curve of [tokens, value] at `tokens`, interpolated linearly."""
     import numpy as np
 
     return float(np.interp(tokens, *zip(*curve, strict=True)))
@@ -297,7 +299,7 @@ def after(curve: list[list[float]], tokens: float) -> float:
 
 @contextmanager
 def one_thread():
-    """torch computes on one thread, as each of several trainings side by side does."""
+    """In the `with` block, torch uses one thread, as in each of several simultaneous training runs."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""The study as chapters and front pages show it: sentences with numbers from records, verdicts, the scoreboard."""
+"""The study as shown in chapters and on front pages: sentences with numbers from records, verdicts, the scoreboard."""
 
 from repro.pages.board import Scoreboard
 from repro.pages.chapter_text import InShort, Metric, Sentence, in_short, metric, sentence, verdict_of

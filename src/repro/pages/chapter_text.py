@@ -36,7 +36,7 @@ class Metric:
 
     value: float | None
     style: str = ".2f"
-    command: str = ""  # that runs it, if it was not run
+    command: str = ""  # command to run if the value is missing
 
     def __format__(self, style: str) -> str:
         return written(self.value, style or self.style)
@@ -163,7 +163,7 @@ class InShort:
     verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # each with its scale
     chapter: str = ""
     picture: Any = None
-    caption: str = ""  # of a drawing, instead of its own
+    caption: str = ""  # for a drawing, instead of its own caption
 
     @property
     def text(self) -> Sentence:

@@ -34,7 +34,7 @@ PEAK = "peak memory of the run, bytes"
 class Chart:
     """How the explorer presents the runs of an experiment.
 
-    The records hold the metrics named in QUALITIES and COSTS; a chart adds everything else, in plain words.
+    The records contain the metrics named in QUALITIES and COSTS; a chart adds everything else, in plain words.
 
     >>> from repro.study import experiment
     >>> chart = Chart(id="toy", paper="yoshida2020", title="Toys", experiment="recurrence-pg19",

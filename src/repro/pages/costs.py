@@ -20,7 +20,7 @@ def hours(record: Record) -> float:
 
 
 def as_hours(value: float) -> str:
-    """Hours as every page writes them: with one decimal, from one hour on.
+    """Hours in the format of all pages: with one decimal, from one hour on.
 
     >>> as_hours(85.46), as_hours(0.256)
     ('85.5', '0.26')

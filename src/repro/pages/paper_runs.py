@@ -1,8 +1,9 @@
-"""The papers' own runs on paper: memory, hours and cost on 8 GPUs and on 64, and published times of such runs.
+"""The papers' own runs: memory, hours and cost on 8 GPUs and on 64, calculated, and published times of such runs.
 
-Weights, tokens, FLOPs and memory are the experiments' own estimates at `paper`, for training alone: those of
-`repro run EXPERIMENT --scale paper --dry-run`. Time divides the FLOPs by what the GPUs sustain and adds the all-reduce
-of the gradients after every step. A GPU trains on whole sequences, so a step of 16 sequences keeps 16 GPUs busy.
+Weights, tokens, FLOPs and memory are the experiments' own estimates at `paper`, for training only: those of
+`repro run EXPERIMENT --scale paper --dry-run`. Time is the FLOPs divided by the sustained speed of the GPUs, plus the
+all-reduce of the gradients after every step. A GPU trains on whole sequences, so a step of 16 sequences keeps 16 GPUs
+busy.
 """
 
 from collections.abc import Mapping
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
     import pandas
 
 COUNTS = 8, 64  # GPUs
-PEAKS = {  # FLOP/s of matrix products by the vendors' data sheets, dense: in half and in single precision
+PEAKS = {  # FLOP/s of dense matrix products according to the data sheets: in half and in single precision
     "H100": (989e12, 67e12), "A100": (312e12, 19.5e12), "V100": (125e12, 15.7e12), "RTX 8000": (130.5e12, 16.3e12),
-    "P6000": (12e12, 12e12)}  # no half-precision units: what its run counted
-NODE, INSIDE, BETWEEN = 8, 2e11, 5e10  # GPUs of a node; bytes/s of an all-reduce in one, and of a node's network
+    "P6000": (12e12, 12e12)}  # no half-precision units, so the peak is that of single precision
+NODE, INSIDE, BETWEEN = 8, 2e11, 5e10  # GPUs per node; bytes/s of an all-reduce within a node, and of a node's network
 LEAST = 0.001  # share of the peak
-PLAUSIBLE = 0.10, 0.60  # shares of the peak that trainings of transformers reach
+PLAUSIBLE = 0.10, 0.60  # shares of the peak that published transformer trainings reach
 
 
 @dataclass(frozen=True)
 class Cluster:
     """The assumptions about the GPUs: their kind, the share of the half-precision peak that training sustains, and the
-    dollars for an hour of one.
+    price of one GPU in dollars per hour.
 
     The defaults follow two published runs of GPT-2 small on A100s: about nanoGPT's share of the peak, llm.c's price.
     Raises ReproError for an unknown GPU, a share outside 0.001 to 1 and a price below 0 or of a million and more.
@@ -61,10 +62,11 @@ class Cluster:
 
 @dataclass(frozen=True)
 class PaperRun:
-    """A training of a paper: the run of `experiment` at `paper` that `where` selects, with the settings `change`.
+    """A training run of a paper: the run of `experiment` at `paper` that `where` selects, with the settings in
+    `change`.
 
-    `length` is the number of tokens in a sequence. `batch` says whether the paper prints how many sequences a step has;
-    if not, a step has the larger of the experiment's number and the number of GPUs.
+    `length` is the number of tokens in a sequence. `batch` says whether the paper prints the number of sequences per
+    step; if not, a step has the larger of the experiment's number and the number of GPUs.
 
     >>> run = PaperRun("GPT", "pretrain-gpt", 512, batch=True, change={"source": "scratch", "tokens": 32_768})
     >>> run.estimate.parameters, run.phases(8) == [(1, 64, run.estimate.flops)]
@@ -80,7 +82,7 @@ class PaperRun:
 
     @cached_property
     def config(self) -> Any:
-        """The config of the run. Raises ReproError if no run at `paper` has the settings `where`."""
+        """The config of the run. Raises ReproError if no run at `paper` has the settings in `where`."""
         for config in experiment(self.experiment).plan("paper"):
             if all(getattr(config, key) == value for key, value in self.where.items()):
                 return config.model_copy(update=dict(self.change))
@@ -88,14 +90,14 @@ class PaperRun:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The experiment's own estimate of it."""
+        """The experiment's own estimate of this run."""
         return self._estimated()
 
     def _estimated(self, **change: Any) -> Estimate:
         return experiment(self.experiment).estimate(self.config.model_copy(update=change))
 
     def phases(self, n_gpus: int) -> list[tuple[int, int, float]]:
-        """(steps, sequences of a step, FLOPs) of each phase on so many GPUs; most trainings have one phase."""
+        """(steps, sequences per step, FLOPs) of each phase on `n_gpus` GPUs; most training runs have one phase."""
         if hasattr(self.config, "batch_sizes"):
             steps, none = self.config.steps, (0,) * len(self.config.steps)
             alone = [(*none[:k], n, *none[k + 1:]) for k, n in enumerate(steps)]
@@ -106,7 +108,7 @@ class PaperRun:
         return [(ceil(self.estimate.training_tokens / (batch * self.length)), batch, self.estimate.flops)]
 
     def memory(self, n_gpus: int) -> int:
-        """Bytes at the peak on the fullest of so many GPUs, each with all weights, as DDP trains."""
+        """Peak bytes on the fullest of `n_gpus` GPUs, each with all weights, as with DDP."""
         each = [ceil(batch / min(n_gpus, batch)) for _, batch, _ in self.phases(n_gpus)]
         many = hasattr(self.config, "batch_sizes")
         return self._estimated(**({"batch_sizes": tuple(each)} if many else {"batch_size": each[0]})).memory_bytes
@@ -114,7 +116,8 @@ class PaperRun:
 
 @dataclass(frozen=True)
 class Need:
-    """The needs of a run: bytes on a GPU, hours, the share of them for the all-reduce, and dollars for all GPUs."""
+    """The needs of a run: bytes per GPU, hours, the share of the hours spent in the all-reduce, and dollars for all
+    GPUs."""
 
     memory_bytes: int
     hours: float
@@ -123,10 +126,10 @@ class Need:
 
 
 def need(run: PaperRun, n_gpus: int, cluster: Cluster | None = None) -> Need:
-    """The needs of `run` on `n_gpus` GPUs, by default of the default cluster. Raises ReproError for no GPU.
+    """The needs of `run` on `n_gpus` GPUs, by default those of the default cluster. Raises ReproError without a GPU.
 
-    An all-reduce sends 2 (n - 1)/n times the gradients, 4 bytes a weight, and nothing is computed meanwhile: an upper
-    bound, since DDP overlaps the two.
+    An all-reduce sends 2 (n - 1)/n times the gradients, 4 bytes per weight, and nothing is computed in the meantime: an
+    upper bound, since DDP overlaps the two.
 
     >>> need(RUNS[0], 64).hours < need(RUNS[0], 8).hours < 10 * need(RUNS[0], 64).hours
     True
@@ -147,7 +150,7 @@ def need(run: PaperRun, n_gpus: int, cluster: Cluster | None = None) -> Need:
 GPT_TOKENS = 100 * 1_000_000_000
 # The GPT-2 report prints no number of steps. nanoGPT reproduces it with 600,000 of 480 sequences of 1,024 tokens.
 GPT2_TOKENS = 600_000 * 480 * 1_024
-UNSCORED = {"contexts": (), "drawn": 0, "scored": 1}  # training alone
+UNSCORED = {"contexts": (), "drawn": 0, "scored": 1}  # training only
 IMAGENET = {  # section 7.3: 1,281,149 images of 64 x 64 x 3 bytes, 70 epochs, in steps of 32
     "side": 64, "length": 12_288, "n_layer": 48, "n_embd": 512, "n_head": 16, "key_size": None, "inner": 4,
     "stride": 128, "steps": 70 * 1_281_149 // 32}
@@ -172,14 +175,14 @@ RUNS = (
     PaperRun("Recurrence, WikiText-103", "finetune-gpt2", 6_000, False, {"model": "recurrent"}, {"precision": "bf16"}),
     PaperRun("LED, arXiv, 16,384 tokens", "led-summarization", 8_890, False, {"model": "led", "max_input": 16_384}),
 )
-OTHERS = (  # with a published time, and too short for 64 GPUs to matter
+OTHERS = (  # with a published time, and too short to use 64 GPUs well
     PaperRun("Longformer, TriviaQA", "longformer-tasks", 4_096, True, {"corpus": "triviaqa", "model": "longformer"}),
     PaperRun("Longformer, WikiHop", "wikihop-ablation", 4_096, True, {"configuration": "longformer"}),
 )
 
 
 def needs(cluster: Cluster | None = None) -> "pandas.DataFrame":
-    """One row for each of the papers' own runs: what it needs on 8 GPUs and on 64, as texts such as "30 / 19".
+    """One row for each of the papers' own runs: its needs on 8 GPUs and on 64, as text such as "30 / 19".
 
     >>> list(needs().columns)[:5]
     ['run', 'of', 'weights, M', 'tokens, B', 'FLOPs']
@@ -217,8 +220,8 @@ def times() -> "pandas.DataFrame":
 
 
 def shares() -> list[tuple[dict[str, str], float, float, float]]:
-    """For each row of `training_times.csv`: the row, its FLOPs by our count, and their shares of what its GPUs could
-    have computed in that time, in the precision of the row and in the other one."""
+    """Each row of `training_times.csv`, its FLOPs by our count, and their shares of what its GPUs could have computed
+    in that time, in the precision of the row and in the other one."""
     runs, found = {run.name: run for run in (*RUNS, *OTHERS)}, []
     for row in printed_rows("training_times"):
         one = runs[row["run"]].estimate
@@ -230,7 +233,7 @@ def shares() -> list[tuple[dict[str, str], float, float, float]]:
 
 
 def percent(share: float) -> str:
-    """A share as the pages write it.
+    """A share in the format of the pages.
 
     >>> percent(0.294), percent(0.035)
     ('29%', '3.5%')

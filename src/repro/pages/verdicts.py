@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import pandas
 
 class Look(NamedTuple):
-    """How a verdict looks: color is never its only sign."""
+    """How a verdict looks; its color is never its only mark."""
 
-    sign: str  # before its word
+    sign: str  # before the word
     color: str  # in pictures; on pages, book.css colors the class of `css_class`
     mark: str  # SVG, centered on 0, 0: the effect in a strip
     marker: str  # matplotlib: the effect in a picture
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 CIRCLE, SQUARE, TRIANGLE = '<circle r="5"/>', '<path d="M-4.5-4.5h9v9h-9z"/>', '<path d="M0-6 6 5H-6z"/>'
 CROSS = '<path class="line" d="M-4.5-4.5l9 9m0-9l-9 9"/>'
 HALF = '<circle class="line" r="4.5"/><path d="M0-4.5a4.5 4.5 0 0 1 0 9z"/>'
-COLUMNS = ("the paper's", "seeds x units", "detectable", "room")  # that explain a verdict in a table
+COLUMNS = ("the paper's", "seeds x units", "detectable", "room")  # columns of a table that explain a verdict
 LOOKS = {
     REPRODUCED: Look("✓", "#2e7d32", CIRCLE, "o"),
     SMALLER: Look("½", "#7a9a2e", '<circle r="3.5"/>', "o"),

@@ -1,4 +1,4 @@
-"""Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice.
+"""Figures of the study, all in one style. Each function returns a figure, which a notebook shows exactly once.
 
 >>> COLOURS["baseline"], COLOURS["recurrent"]
 ('#0072B2', '#D55E00')

@@ -1,4 +1,4 @@
-"""Attention patterns as grids of pairs, and what attention costs as texts grow."""
+"""Attention patterns as grids of query-key pairs, and the cost of attention as texts grow."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 COLUMNS = 4
 MOST = 64  # positions that a reader can distinguish in a panel
 DASHES = "--", "-.", ":"
-LINES = 7  # in a panel; more cannot be followed
+LINES = 7  # lines per panel; more cannot be followed
 
 
 @house()
 def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int = 24) -> Drawing:
-    """Which of n keys (columns) each of n queries (rows, from above) sees (Beltagy et al. 2020, Figure 2).
+    """The keys (columns) that each of n queries (rows, from the top) sees (Beltagy et al. 2020, Figure 2).
 
-    patterns: by name, for a panel each; where it is a sequence of two, the first is blue, and orange what the second
-    adds. Below the name stands the number of allowed pairs. Raises ReproError for an n that cannot be drawn.
+    patterns: one panel for each name. For a sequence of two patterns, pairs of the first are blue, and pairs that only
+    the second allows are orange. The number of allowed pairs appears below the name. Raises ReproError for an n that
+    cannot be drawn.
 
     >>> from repro.attention import SlidingWindow, Strided
     >>> draw_patterns({"window": SlidingWindow(4), "strided": Strided(4).heads}, n=16).alt
@@ -46,7 +47,7 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
         heads = ("keys", "keys added by the second")[:len(layers)]
         figure.values += [{"pattern": name, "query": query} | {
             head: places(row == kind) for kind, head in enumerate(heads, 1)} for query, row in enumerate(kinds)]
-        heatmap(axis, kinds, linewidths=0.4, xticklabels=n - 1, yticklabels=n - 1)  # the first and the last
+        heatmap(axis, kinds, linewidths=0.4, xticklabels=n - 1, yticklabels=n - 1)  # only the first and last label
         axis.set_title(f"{name}\n", size=10)
         axis.text(0, 1.03, f"{pairs} pairs, {pairs / n**2:.0%}", transform=axis.transAxes, size=9)
         axis.tick_params(length=0, rotation=0)
@@ -64,11 +65,11 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
 @house()
 def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], label: str = "positions N",
                 bounds: Sequence[str] = ()) -> Drawing:
-    """Measures against the length of the text on logarithmic axes; parallel lines grow equally fast.
+    """Measurements against text length on logarithmic axes; lines that grow equally fast are parallel.
 
-    panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
-    bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
-    More than 7 names are drawn in several rows of panels, on the same axes.
+    panels: title -> name -> [n, value] pairs; a name has the same color in every panel. bounds: the names whose values
+    are computed, not measured; their lines are dashed. A panel without a pair says "not run". More than 7 names are
+    spread over several rows of panels with the same axes.
 
     >>> draw_growth({"memory": {"full": [[8, 64], [16, 256]], "window": [[8, 32], [16, 64]]}}).alt
     'memory against positions N. Lines: full; window.'
@@ -105,7 +106,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
             axis.text(0.5, 0.5, "not run", ha="center", transform=axis.transAxes)
             continue
         lengths = sorted({n for points in curves.values() for n, _ in points})
-        axis.set_xticks(lengths[(len(lengths) + 1) % 2::2] if len(lengths) > 6 else lengths)  # more would touch
+        axis.set_xticks(lengths[(len(lengths) + 1) % 2::2] if len(lengths) > 6 else lengths)  # more labels would touch
         axis.xaxis.set_minor_formatter(NullFormatter())
         few = max(values) < 1000 * min(values)
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
@@ -122,7 +123,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
 
 
 def legend_beside(axes: Sequence) -> None:
-    """Name the lines of a row of panels to the right of its last panel."""
+    """Label the lines of a row of panels to the right of its last panel."""
     named = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     axes[-1].legend(named.values(), named, loc="center left", bbox_to_anchor=(1.02, 0.5))
 
@@ -130,9 +131,10 @@ def legend_beside(axes: Sequence) -> None:
 @house()
 def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, str]]]], limit: str,
                           labels: tuple[str, str]) -> Drawing:
-    """The cost of quality: one panel each, a line a name, its points (cost, quality, name of the point).
+    """Quality against cost: one panel per title, one line per name, through points (cost, quality, label).
 
-    limit: the name whose one point is a star, with a dashed line at its quality. Without a panel it says "not run".
+    limit: the name whose single point is a star, with a dashed line at its quality. Without panels the figure says "not
+    run".
 
     >>> lines = {"no dilation": [(64, 2.4, "w = 8"), (128, 2.2, "w = 16")], "full attention": [(512, 2.0, "all")]}
     >>> draw_cost_and_quality({"small": lines}, limit="full attention", labels=("pairs", "bits")).alt
@@ -153,7 +155,7 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
                     axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
                 else:
                     axis.annotate(label, (x, y), at, textcoords="offset points", ha=ha, va=va, size=9,
-                                  bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})  # lines may cross it
+                                  bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})  # lines may cross
         axis.get_legend().remove()
         axis.set_title(title)
         axis.set_xscale("log", base=2)

@@ -14,9 +14,9 @@ GAP = 3  # cells between the two grids
 def draw_memory_compressed(n_tokens: int = 12, block: int = 4, stride: int = 3) -> Drawing:
     """Which tokens a query sees in a local and in a memory-compressed layer (Liu et al. 2018, section 4.2.4).
 
-    Rows are queries, columns are tokens. A local layer attends inside blocks of `block` tokens, read off `BlockLocal`.
-    A memory-compressed layer attends to all earlier tokens through one key for every `stride`; each bar is one key, and
-    an orange bar is a key whose group the query has read only in part.
+    Rows are queries, columns are tokens. A local layer attends within blocks of `block` tokens, as computed by
+    `BlockLocal`. A memory-compressed layer attends to all earlier tokens, through one key per `stride` tokens. Each bar
+    is one key; it is orange if the query has read only part of the key's group.
     Raises ReproError for sizes that cannot be drawn.
 
     >>> draw_memory_compressed().alt.partition(":")[0]

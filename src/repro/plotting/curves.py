@@ -1,4 +1,4 @@
-"""Curves and bars of what was measured."""
+"""Curves and bar charts of measured values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     import pandas
 
 MODELS = ("baseline", "recurrent")
-ASIDE = 0.012  # between overlapping intervals, in panel widths
-PANELS = 4  # in a row, so that their ticks have room
+ASIDE = 0.012  # offset between overlapping intervals, in panel widths
+PANELS = 4  # per row, so that tick labels have room
 Points = Sequence[Sequence[float]]  # [x, y] pairs
 T = TypeVar("T")
-Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, so that no label is lost on the way
+Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; pairs keep duplicate labels, which a mapping loses
 
 
 @house()
 def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "perplexity",
                       labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word"),
                       log_x: bool | Literal[2, 10] = False, level: float | None = None) -> Drawing:
-    """A measure against the overlap for each model, with intervals, one panel per `source`, each with its own scale.
+    """A metric against the overlap for each model, with intervals: one panel per `source`, each with its own scale.
 
-    frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
-    intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
-    doubling of x takes the same room, marked at powers of two, with 10 at those of ten. level: of a gray line across
-    each panel, such as 0 where y is a change. Where no row has a number the figure says "not run".
+    frame: one row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, if there are
+    intervals, `low` and `high`. Values are numbers or numeric text; rows without a number are left out. log_x:
+    logarithmic x axis, with ticks at powers of 2 or, for 10, at powers of 10. level: height of a gray line across each
+    panel, such as 0 if y is a change. If no row has a number, the figure says "not run".
     Raises ReproError for a missing column and for two rows of one source, model and `x`.
 
     >>> import pandas
@@ -55,26 +55,26 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     figure.values = rows_of(frame, {"source": "source", "model": "line", x: labels[0], y: labels[1]})
     for axis, here in panels:
         if not here[y].any():
-            axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
+            axis.set_ylim(0, 1)  # if all values are 0, the axis would extend below 0
         if level is not None:
             axis.axhline(level, color=COLOURS["faint"], lw=1, zorder=0)
         if log_x:
             _doublings(axis, here[x], log_x == 10)
         elif here[x].nunique() == 1:
-            axis.set_xticks(here[x].unique())  # not at hundredths around it
+            axis.set_xticks(here[x].unique())  # no ticks at fractions around a single x
     legend_below(figure, figure.axes)
     return figure
 
 
 @house()
 def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
-    """Recurrence's gain over the baseline, in %, by overlap: the paper's points and ours as filled marks with lines,
-    comparisons that are controls as hollow ones; a panel for each `source`.
+    """Recurrence's gain over the baseline, in %, by overlap; one panel per `source`. The paper's points and ours are
+    filled marks joined by lines; controls are hollow marks.
 
-    frame: a row per point with columns `source`, `name`, `overlap` (% of the window), `gain`, `low`, `high`, the last
-    two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
-    names: all that there can be, so that each looks the same in figures that lack others. Without a row it says "not
-    run". Raises ReproError for two rows of one source, name and overlap.
+    frame: one row per point with columns `source`, `name`, `overlap` (% of the window), `gain`, `low` and `high`; the
+    last two are missing if there is no interval. Names that begin with "paper" or "recurrent" are not controls. names:
+    all names that can occur, so that each looks the same in every figure. Without a row the figure says "not run".
+    Raises ReproError for two rows of one source, name and overlap.
 
     >>> import pandas
     >>> frame = pandas.DataFrame({"source": "small", "name": "recurrent", "overlap": [0, 10], "gain": [-1.5, -0.5],
@@ -99,12 +99,12 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
 
 @house()
 def draw_cost_front(frame: "pandas.DataFrame", label: str = "change of perplexity (%)") -> Drawing:
-    """The change that each model makes against a reference, and its extra cost: a panel per `source` and `window`, all
-    on one scale, with the Pareto front of each.
+    """Each model's change against a reference and its extra cost. One panel per `source` and `window`, all on one
+    scale, each with its Pareto front.
 
-    frame: a row per point with columns `source`, `window` (tokens), `model`, `overlap` (tokens), `cost` (%, beyond that
-    of the reference), `change` (%, below 0 is better), `low` and `high`, the last two missing where there is no
-    interval. The points of a model are joined in the order of cost. A number next to a point is its overlap.
+    frame: one row per point with columns `source`, `window` (tokens), `model`, `overlap` (tokens), `cost` (% more than
+    the reference), `change` (%, below 0 is better), `low` and `high`; the last two are missing if there is no interval.
+    The points of a model are joined in order of cost. The number next to a point is its overlap.
     Raises ReproError when there is no point, and for two rows of one source, window, model and overlap.
 
     >>> import pandas
@@ -146,12 +146,12 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "change of perplexit
 
 @house()
 def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") -> Drawing:
-    """A row for each name: left its cost in FLOPs per token, right its change in % with its interval; two such panels
-    for each `source`.
+    """One row per name: its cost in FLOPs per token on the left, its change in % with an interval on the right; two
+    such panels for each `source`.
 
-    frame: a row per point with columns `source`, `name`, `flops`, `change`, `low`, `high`, the last two missing where
-    there is no interval, as of what the others are compared with. Without a row the figure says "not run". Raises
-    ReproError for two rows of one source and name.
+    frame: one row per point with columns `source`, `name`, `flops`, `change`, `low` and `high`; the last two are
+    missing if there is no interval, as for the reference. Without a row the figure says "not run". Raises ReproError
+    for two rows of one source and name.
 
     >>> import pandas
     >>> frame = pandas.DataFrame({"source": "small", "name": ["none", "rmt"], "flops": [1.0, 1.2],
@@ -184,9 +184,11 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
 def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, names: Sequence[str],
             labels: tuple[str, str], alt: str, by_factor: bool = False, hollow: Sequence[str] = (),
             lw: float = 1.8) -> tuple[Drawing, list]:
-    """A panel for each `source` of a frame, a line for each of `names` in its column `by`; the panels with their rows.
+    """One panel per `source` of a frame, with a line for each of `names` in its column `by`; returns the panels with
+    their rows.
 
-    by_factor: on a logarithmic axis. hollow: names whose marks are not joined. Without a row the figure says "not run".
+    by_factor: the x axis is logarithmic. hollow: names whose marks are hollow and not joined. Without a row the figure
+    says "not run".
     """
     import seaborn
 
@@ -218,7 +220,7 @@ def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nat
                 bounds: Mapping[str, float] | None = None, title: str = "", log_x: bool = False) -> Drawing:
     """Lines through [x, y] pairs, such as `record.curves`, and horizontal lines at known `bounds`.
 
-    Curves with ten points or fewer get markers. log_x: each doubling of x takes the same room.
+    Curves with ten points or fewer get markers. log_x: logarithmic axis with base 2.
     Raises ReproError when no curve has a point, and for two lines with one label.
 
     >>> draw_curves({"train": [[0, 5.0], [20_000, 3.0]]}, bounds={"best possible": 2.0}).alt
@@ -299,7 +301,7 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
 
 @house()
 def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]]) -> Drawing:
-    """The learned weights w_l of the layers in z (Yoshida et al. 2020, Equation 1), beside equal ones.
+    """The learned weights w_l of the layers in z (Yoshida et al. 2020, Equation 1), compared with equal weights.
 
     weights: (n_layer,) of one module, or several by name. Raises ReproError when one does not sum to 1.
 
@@ -333,7 +335,8 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
 
 @house()
 def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawing:
-    """Peak memory against the number of windows, and beside it what every window after the first `settled` adds.
+    """Peak memory against the number of windows, and next to it the memory that each window after the first `settled`
+    adds.
 
     peaks: kind of recomputation -> [windows, bytes] pairs. allowed: bytes per further window in the paper's model
     (Yoshida et al. 2020, section 3.2). Kinds without a point, such as runs that are missing, are left out.
@@ -376,9 +379,9 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
 
 
 def forest(axis, rows: Iterable[Sequence], palette: Mapping[str, str], **look) -> None:
-    """A row for each name of `palette`: a mark at its value, and a line from the low to the high end of its interval.
+    """One row per name in `palette`: a mark at its value, and a line from the low to the high end of its interval.
 
-    rows: (name, value) or (name, value, low, high), without a line where an end is missing. look: of the marks.
+    rows: (name, value) or (name, value, low, high); no line is drawn if an end is missing. look: of the marks.
     """
     import pandas
     import seaborn
@@ -394,15 +397,15 @@ def forest(axis, rows: Iterable[Sequence], palette: Mapping[str, str], **look) -
 
 
 def legend_below(figure, axes, columns: int = 3) -> None:
-    """One legend for all panels, each name once, in this many columns."""
+    """One legend for all panels, with each name once, in this many columns."""
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
 def _doublings(axis, xs: Sequence[float] = (), by_tens: bool = False) -> None:
-    """Let each doubling of x take the same room. by_tens: marked are powers of ten, and where `xs` have few of these
-    between them their doubles and halves too; else powers of two."""
+    """Make the x axis logarithmic, with ticks at powers of 2. by_tens: ticks at powers of 10 instead, and at 2 and 5
+    times these if `xs` span little."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axis.set_xscale("log", base=10 if by_tens else 2)
@@ -417,7 +420,7 @@ def _line(axis, xs, ys, name: str, colour: str, place: int, marked: bool = True)
 
 
 def _once(frame: "pandas.DataFrame", columns: list[str]) -> None:
-    """Raise ReproError where two points of one line lie above each other: two series share a name."""
+    """Raise ReproError if two points of a line have the same x, because then two series share a name."""
     twice = frame[frame.duplicated(columns)]
     if len(twice):
         values = ", ".join(f"{name} {twice.iloc[0][name]}" for name in columns)

@@ -1,4 +1,4 @@
-"""Drawings of windows and of the recurrence module, computed from the code that does the work."""
+"""Diagrams of windows and of the recurrence module, computed with the code that the models use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -11,15 +11,16 @@ from repro.plotting.shapes import WORDS, add_arrow, add_cell, add_text, box, che
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 from repro.windows import Window, windows
 
-STEP = 2.0  # from one row of hidden states to the next
+STEP = 2.0  # distance between rows of hidden states
 
 
 @house()
 def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 2)) -> Drawing:
     """Which tokens each window reads and which it scores (Yoshida et al. 2020, Figure 3), one panel per overlap.
 
-    All in tokens, drawn from `repro.windows.windows`. A pale cell is a token that is read, a dark square one that is
-    predicted and scored. Raises ReproError for an overlap out of range and for a text too long or short to draw.
+    All sizes are in tokens; the windows come from `repro.windows.windows`. A pale cell is a token that is read, a dark
+    square one that is predicted and scored. Raises ReproError for an overlap out of range and for a text too long or
+    short to draw.
 
     >>> draw_windows(n_tokens=9, window=4, overlap=[0, 2]).alt
     'Windows of 4 tokens over a text of 9, at overlap 0, 2: what each window reads and what it scores.'
@@ -28,7 +29,7 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
     overlaps = [overlap] if isinstance(overlap, int) else list(overlap)
     figure, axis = canvas(1, alt=f"Windows of {window} tokens over a text of {n_tokens}, at overlap "
                                  f"{', '.join(map(str, overlaps))}: what each window reads and what it scores.")
-    scale = max(n_tokens / 20, 1)  # letters keep their size, so a longer text needs more cells of room for them
+    scale = max(n_tokens / 20, 1)  # letters keep their size, so cells of a longer text need more room
     left, y = -3.6 * scale, 0.0
     for some in overlaps:
         cover = windows(n_tokens, window, some)
@@ -61,10 +62,10 @@ def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_lay
     """How a long text is read window by window (Yoshida et al. 2020, Figure 1).
 
     A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
-    The rows' means are weighed and summed to z (Equation 1); a feedforward network turns it into h_prev, which is drawn
-    next to the input of block `insert_layer` (counted from 0) in the next window. The first window has none. layers:
-    "last" for a z that is the mean of the last block's states alone, as in section 5.4.
-    A page can show it step by step: a window is read, z is made, h_prev is made, the next window is read.
+    The mean of each row is weighted and summed to z (Equation 1). A feedforward network turns z into h_prev, which is
+    drawn next to the input of block `insert_layer` (counted from 0) in the next window. The first window has no h_prev.
+    layers: "last" to compute z only from the mean of the last block's states, as in section 5.4.
+    A page can show it step by step: read a window, compute z, compute h_prev, read the next window.
     Raises ReproError for a size out of range, and other `layers`.
 
     >>> print(draw_recurrence(n_windows=2, window=3).alt.partition(";")[0])
@@ -82,12 +83,12 @@ def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_lay
     return whole
 
 
-POOLED = {"learned": "the hidden states of each", "last": "the last block's states of each"}  # into z, in words
+POOLED = {"learned": "the hidden states of each", "last": "the last block's states of each"}  # pooled to z
 
 
 def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer: int, layers: str,
                 shown: int | None) -> Drawing:
-    """The first `shown` of the steps of reading these windows; None: all of them."""
+    """Draw the first `shown` steps of reading these windows; None: all steps."""
     figure, axis = canvas(1, alt=f"{len(cover)} windows of {window} tokens; {POOLED[layers]} are pooled to z, "
                                  f"turned into h_prev and given to block {insert_layer} in the next window.")
     scale = max(len(cover) * window / (29.8 - 6.2 * len(cover)), 1)  # letters keep their size: wide windows, wide gaps
@@ -108,7 +109,7 @@ def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer
 
 
 def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: int | None, scale: float) -> None:
-    """The hidden states of a window whose first token is drawn at x; block `insert_layer` has room for h_prev."""
+    """Draw the hidden states of a window whose first token is at x; block `insert_layer` has room for h_prev."""
     width = span.stop - span.start
     for layer in range(n_layer + 1):
         for token in range(width):
@@ -124,7 +125,7 @@ def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: i
 
 
 def _pool(axis, x: float, first: int, n_layer: int, top: float, scale: float) -> None:
-    """From the window that ends at x: the means of layers `first` to the last, and z."""
+    """Draw the means of layers `first` to the last for the window that ends at x, and z."""
     bus = x + 1.3 * scale
     for layer in range(first, n_layer + 1):
         axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
@@ -137,7 +138,7 @@ def _pool(axis, x: float, first: int, n_layer: int, top: float, scale: float) ->
 
 
 def _hand_over(axis, x: float, target: float, y: float, top: float, scale: float) -> None:
-    """From z of the window that ends at x, through the feedforward network, to h_prev at (target, y)."""
+    """Draw the path from z of the window that ends at x, through the feedforward network, to h_prev at (target, y)."""
     middle, down, width = top + 0.45 * scale, target - 1.25 * scale, 3.5 * scale
     axis.add_patch(box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
     add_text(axis, down, middle, "feedforward")
@@ -154,7 +155,7 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     """h_prev as an additional key and value of block `insert_layer` (Yoshida et al. 2020, Figure 2).
 
     Above: the self-attention of that block in any window but the first. Below: which query (row) sees which key
-    (column) in that block and in all others, read off `attention_with_previous`, the attention that the model uses.
+    (column) in that block and in all others, computed with `attention_with_previous`, the function that the model uses.
     Raises ReproError for a size out of range.
 
     >>> print(draw_insertion(n_windows=2, window=2).alt[:66])
@@ -167,7 +168,7 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     grids = [(grid(cover, False), "all other blocks"), (grid(cover, True), f"block {insert_layer}")]
     gap, n_rows = 4, len(grids[0][0][1])
     width = sum(len(columns) for (_, _, columns), _ in grids) + gap
-    scale = max(width / 26, 1)  # letters keep their size, so more cells need more room for them
+    scale = max(width / 26, 1)  # letters keep their size, so more cells need more room for the letters
     high = _attention_block(axis, width, scale, window, n_layer, insert_layer)
     x = 0
     for (seen, rows, columns), title in grids:
@@ -191,7 +192,7 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
 
 
 def _attention_block(axis, width: float, scale: float, window: int, n_layer: int, insert_layer: int) -> float:
-    """The stack of blocks, and the queries, keys and values of the one that h_prev enters; the height it takes."""
+    """Draw the stack of blocks, and the queries, keys and values of the block that h_prev enters; return its height."""
     high, stack = 9.5 * scale, 4 * scale
     each = high / n_layer
     for layer in range(n_layer):
@@ -204,7 +205,7 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
         axis.plot([left + 0.1, left + 1.4 * scale], [(insert_layer + 0.5) * each, end], color=COLOURS["h_prev"], lw=1,
                   ls=":")
     left += 1.4 * scale
-    size = min(scale, (width - left - 3 * scale) / (3 * window + 2))  # of a drawn vector
+    size = min(scale, (width - left - 3 * scale) / (3 * window + 2))  # size of a drawn vector
     middle = (left + width) / 2
 
     def vectors(centre: float, y: float, kind: str, extra: bool) -> None:
@@ -231,10 +232,10 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
 
 @house()
 def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Drawing:
-    """How a model reads an example of each form (Radford et al. 2018, Figure 1): a row for each of its sequences.
+    """The input that a model reads for an example of each form (Radford et al. 2018, Figure 1), one row per sequence.
 
-    forms: of each form the sequences, of each sequence its tokens and whether they are special. Raises ReproError for a
-    form without a sequence.
+    forms: for each form its sequences, for each sequence its tokens and whether they are special. Raises ReproError for
+    a form without a sequence.
 
     >>> draw_inputs({"classification": [[("start", True), ("a", False), ("text", False), ("extract", True)]]}).alt
     'How an example of classification is read: its tokens, between special ones.'
@@ -262,10 +263,10 @@ def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Dr
 
 
 def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int], list[int | None]]:
-    """Who sees whom when the windows of `cover` are read one after the other.
+    """Which token sees which when the windows of `cover` are read one after the other.
 
-    Returns seen (queries, keys) of booleans, the token of each query, and the token of each key, None standing for
-    h_prev. inserted: whether the layer is the one that h_prev enters.
+    Returns seen (queries, keys) as booleans, the token of each query, and the token of each key (None for h_prev).
+    inserted: whether this is the layer that h_prev enters.
     """
     blocks, rows, columns = [], [], []
     for k, span in enumerate(cover):
@@ -283,9 +284,9 @@ def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int]
 
 @cache
 def visible(length: int, n_previous: int) -> np.ndarray:
-    """Which keys (length, n_previous + length) the tokens of a window see, found by asking the model's attention.
+    """Which keys the tokens of a window see, (length, n_previous + length), computed with the model's own attention.
 
-    With equal scores and one-hot values, what a query returns is its share of every key.
+    With equal scores and one-hot values, the output of a query is its attention weight on every key.
     """
     import torch
 

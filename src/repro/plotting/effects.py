@@ -1,4 +1,4 @@
-"""The effect of each part of a recipe, set by set, in a paper and here."""
+"""The effect of each part of a training recipe on each data set, in the paper and here."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -11,11 +11,11 @@ from repro.plotting.style import COLOURS, Drawing, canvas, colours, house
 
 @house()
 def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]], label: str) -> Drawing:
-    """Effects on one axis beside 0, a row for each set: the mean over seeds, and a small dot for each seed.
+    """Effects on one axis with a line at 0, one row per data set: the mean over seeds, and a small dot for each seed.
 
-    panels: the part -> the set -> whose -> effects, one a seed; "paper" is a hollow diamond on top. A set without any
-    is left empty. label: of the axis. Raises ReproError where there is nothing to draw, and where parts have other
-    sets, or the same in another order.
+    panels: part of the recipe -> data set -> source -> effects, one per seed. The source "paper" is a hollow diamond on
+    top. A set without effects is left empty. label: of the axis. Raises ReproError if there is nothing to draw, and if
+    parts have different sets, or the same sets in another order.
 
     >>> draw_effects({"pre-training": {"CoLA": {"paper": [26.5], "small": [4, 6]}}}, "points").alt
     'points. pre-training: CoLA +26.5 paper, +5.0 small.'

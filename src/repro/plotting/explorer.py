@@ -17,8 +17,8 @@ FILE = Path(__file__)
 class Explorer:
     """Static HTML with its own script and data, for a notebook's output; needs no server and no network.
 
-    series: as returned by `repro.pages.explored`. The page opens at the best point of the first one. Without a
-    script, it shows a picture of the first series and tables of all.
+    series: as returned by `repro.pages.explored`. The page opens at the best point of the first series. Without
+    JavaScript, it shows a picture of the first series and tables of all.
 
     >>> point = {"line": "baseline", "settings": {"window, tokens": 300}, "match": "", "quality": [20, 18, 22],
     ...     "costs": {"FLOPs": 1e6}, "command": "repro run x", "records": [], "files": []}

@@ -16,9 +16,9 @@ class LiveCurve:
             train(objective, sequences, settings, progress=live.line("recurrent"))
 
     labels: of the axes. bounds: name -> height of horizontal lines. look_for: what to see in the figure, the beginning
-    of its caption. every: training steps averaged into one point. refresh: seconds between two drawings. Outside a
-    notebook, with REPRO_QUIET set, and when nbval runs the notebook, nothing is drawn before the end. After the `with`
-    statement `.figure` is the figure and `.curves` the points.
+    of its caption. every: training steps averaged into one point. refresh: seconds between redraws. The figure is drawn
+    only once, at the end, outside a notebook, with REPRO_QUIET set, and when nbval runs the notebook. After the `with`
+    statement, `.figure` is the figure and `.curves` the points.
 
     >>> with LiveCurve(bounds={"best possible": 2.0}, every=1) as live:
     ...     live.line("model").advance(8, loss=2.5)
@@ -33,7 +33,7 @@ class LiveCurve:
         self.every, self.refresh, self.look_for = every, refresh, look_for
         self.curves: dict[str, list[list[float]]] = {}
         self.handle, self.drawn_at = None, time.monotonic()
-        self.quiet = "REPRO_QUIET" in os.environ or "PYTEST_VERSION" in os.environ  # nbval's kernels inherit the latter
+        self.quiet = "REPRO_QUIET" in os.environ or "PYTEST_VERSION" in os.environ  # nbval's kernels inherit it
 
     def line(self, name: str) -> "Line":
         """A new curve, with the `advance` that the trainer calls at every step. Raises ReproError for a name in use."""
@@ -43,7 +43,7 @@ class LiveCurve:
 
     @property
     def figure(self) -> Drawing:
-        """The figure as it stands."""
+        """The figure in its current state."""
         with house():
             names = ", ".join([*self.curves, *self.bounds])
             figure, axis = canvas(3.2, alt=f"{self.labels[1]} against {self.labels[0]}: {names}.")
@@ -53,7 +53,7 @@ class LiveCurve:
         return figure.look_for(self.look_for) if self.look_for else figure
 
     def draw(self, finished: bool = False) -> None:
-        """Show the figure in the notebook, if there is one and it is time to."""
+        """Show the figure in the notebook, if there is one and a redraw is due."""
         if not finished and (self.quiet or time.monotonic() - self.drawn_at < self.refresh):
             return
         if in_notebook():
@@ -73,13 +73,13 @@ class LiveCurve:
 
 
 class Line:
-    """One curve of a LiveCurve: `advance(n, loss=...)` moves n tokens on."""
+    """One curve of a LiveCurve: `advance(n, loss=...)` moves it n tokens forward."""
 
     def __init__(self, live: LiveCurve, points: list[list[float]]):
         self.live, self.points, self.at, self.recent = live, points, 0.0, []
 
     def advance(self, n: float = 1, **info: float) -> None:
-        """Move by `n` on the horizontal axis; a `loss` counts into the next point of the curve."""
+        """Move by `n` on the horizontal axis; a `loss` is averaged into the next point of the curve."""
         self.at += n
         if "loss" in info:
             self.recent.append(info["loss"])

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from repro.recurrence.memories.base import Carried
 
 UNITS = 35.0  # the width of the drawing
-ROW, HIGH = 3.3, 2.5  # from one memory to the next; the height of a stack of blocks
-LEFT, CARRIED, RIGHT, NUMBERS, COST = 6.4, (10.3, 20.3), 20.9, 29.3, 34.8  # where the columns begin or end
+ROW, HIGH = 3.3, 2.5  # distance between memories; height of a stack of blocks
+LEFT, CARRIED, RIGHT, NUMBERS, COST = 6.4, (10.3, 20.3), 20.9, 29.3, 34.8  # where columns begin or end
 STACK = 3.2  # the width of a stack of blocks
-REFERENCE = "cache"  # what others are measured against, below a line
+REFERENCE = "cache"  # the memory that others are measured against; it is drawn below a line
 
 
 @house()
 def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window: int = 64) -> Drawing:
-    """Every memory of `repro.recurrence.MEMORIES` in a GPT-2 of this size: what it carries, from where to where, and
-    the cost.
+    """Every memory of `repro.recurrence.MEMORIES` in a GPT-2 of this size: the state it carries, where the state comes
+    from and goes to, and the cost.
 
-    Rows go from the smallest state to the largest, with the reference ("cache") below them. The memories count their
-    own numbers: how many a sequence carries from window to window, and the forward FLOPs per token that the memory
-    adds, as a share of the model's own. window: in tokens, without overlap.
+    Rows go from the smallest state to the largest, with the reference ("cache") below them. The memories themselves
+    count the numbers that a sequence carries from window to window. They also count the forward FLOPs per token that
+    they add, shown as a share of the model's own FLOPs. window: in tokens, without overlap.
     Raises ReproError for a size out of range.
 
     >>> draw_memories(n_layer=3, d_model=64).alt[:58]
@@ -83,7 +83,7 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
 
 
 def _stack(axis, x: float, top: float, n_layer: int, marked: Sequence[int], colour: str, kind: str) -> None:
-    """The blocks of a window, the last one on top, and their input below; those `marked` in a colour."""
+    """Draw the blocks of a window, the last one on top, and their input below; blocks in `marked` are in color."""
     each = HIGH / (n_layer + 1)
     for block in range(-1, n_layer):
         here = block in marked
@@ -93,7 +93,7 @@ def _stack(axis, x: float, top: float, n_layer: int, marked: Sequence[int], colo
 
 
 def _cells(axis, top: float, look: "Carried") -> None:
-    """The state between two windows, and an arrow through it."""
+    """Draw the state between two windows, and an arrow through it."""
     left, right = CARRIED
     gaps = (look.columns - 1) // look.every if look.every else 0
     size = min(0.75, (right - left - 3) / (look.columns + 0.5 * gaps), 1.5 / look.rows)

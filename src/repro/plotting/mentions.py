@@ -1,4 +1,4 @@
-"""A text whose mentions carry the colour and the number of their cluster, so that who is meant shows at a glance."""
+"""A text whose mentions carry the color and the number of their cluster, so that coreference is visible at a glance."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from repro.plotting.style import CYCLE
 from repro.plotting.words import ColouredText
 
 Mention = tuple[int, int]
-TINT = "38"  # of a colour over the page, light or dark: letters stay readable, and nested mentions are darker
+TINT = "38"  # opacity of a color over the page, light or dark: letters stay readable, nested mentions are darker
 
 STYLE = "".join([
     "<style>",
@@ -21,10 +21,11 @@ STYLE = "".join([
 
 
 def draw_clusters(words: Sequence[str], panels: Mapping[str, Sequence[Sequence[Mention]]]) -> ColouredText:
-    """One text for each panel: its mentions are tinted and numbered by cluster; those alone in theirs are dotted.
+    """One text per panel: mentions are tinted and numbered by cluster; mentions that are alone in their cluster are
+    dotted.
 
-    panels: the title of each panel -> clusters of mentions (start, stop) in words. Numbers count clusters by their
-    first mention. Raises ReproError for no panel or words, and for mentions that cross or are outside the words.
+    panels: the title of each panel -> clusters of mentions (start, stop) in words. Clusters are numbered by their first
+    mention. Raises ReproError if there are no panels or words, and for mentions that cross or are outside the words.
 
     >>> draw_clusters(["Ann", "saw", "her", "dog"], {"right": [[(0, 1), (2, 3)], [(2, 4)]]}).alt
     'Text with its mentions. right: 1 cluster of two or more mentions and 1 mention alone. Cluster 1: Ann, her.'
@@ -66,7 +67,7 @@ def _check(title: str, mentions: Sequence[Mention], n: int) -> None:
 
 
 def _marked(words: Sequence[str], mentions: Sequence[Mention], names: Mapping[Mention, int]) -> str:
-    """The words with an element around every mention, and the number of its cluster at its end."""
+    """The words as HTML, with an element around every mention and the number of its cluster at its end."""
     found = []
     for place, word in enumerate(words):
         opened = []

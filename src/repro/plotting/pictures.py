@@ -1,4 +1,4 @@
-"""Pictures themselves: images that a model drew, spectrograms, attention that it learned, who hears from whom."""
+"""Images drawn by a model, spectrograms, learned attention weights, and the connectivity of positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ from repro.plotting.style import COLOURS, Drawing, canvas, house
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST = 8  # pictures side by side
-KINDS = [COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]]  # of cells 0, 1 and 2
+MOST = 8  # pictures per row
+KINDS = [COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]]  # colors of cells 0, 1 and 2
 
 
 @house()
 def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
-    """Images (side, side, 3) uint8, a row for each name; a name without any says "not run".
+    """Images (side, side, 3) uint8, one row per name; a name without images says "not run".
 
     >>> import numpy as np
     >>> draw_images({"drawn": [np.zeros((4, 4, 3), dtype=np.uint8)], "sampled": []}).alt
@@ -39,7 +39,7 @@ def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
 
 @house()
 def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int = 512) -> Drawing:
-    """How loud each frequency is at each moment, in decibels below the loudest, a panel for each sound (n,) -1 .. 1.
+    """The loudness of each frequency over time, in decibels below the loudest; one panel per sound (n,) from -1 to 1.
 
     >>> import numpy as np
     >>> draw_spectrograms({"tone": np.sin(np.arange(4_800))}, rate=12_000).alt
@@ -66,9 +66,9 @@ def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int =
 
 @house()
 def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
-    """How much each query (rows, from above) takes of each key (columns): (n, n) weights of a softmax, or a mask.
+    """How strongly each query (rows, from the top) attends to each key (columns): (n, n) softmax weights, or a mask.
 
-    The stronger the blue, the more; every row is shown relative to its largest weight.
+    A stronger blue is a larger weight; every row is scaled to its largest weight.
 
     >>> draw_weights({"head 1": torch.eye(3)}).alt
     'Who attends to whom, and how much: head 1.'
@@ -89,12 +89,13 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
 
 
 def places(row: np.ndarray) -> str:
-    """The positions that are True in a row (n,), as text: "0 3 4"."""
+    """The positions at which a row (n,) is True, as text: "0 3 4"."""
     return " ".join(map(str, np.flatnonzero(row)))
 
 
 def heatmap(axis, cells: np.ndarray, cmap: str | list[str] = KINDS, vmax: int = 2, **options) -> None:
-    """Draw square cells from 0 to `vmax`, the first row on top; in an SVG they are pixels, except with `linewidths`."""
+    """Draw square cells with values 0 to `vmax`, the first row on top; in an SVG they are pixels, except with
+    `linewidths`."""
     import seaborn
 
     seaborn.heatmap(cells, vmin=0, vmax=vmax, cmap=cmap, cbar=False, ax=axis, **{
@@ -104,10 +105,11 @@ def heatmap(axis, cells: np.ndarray, cmap: str | list[str] = KINDS, vmax: int = 
 
 @house()
 def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
-    """Whom each position (rows, from above) has heard from after each layer: a row of panels for each name.
+    """The positions that each position (rows, from the top) has received information from, after each layer.
 
-    fields: name -> (n, n) bool of each layer, the first one first. Blue was heard before, orange is new in a layer.
-    A page can play it layer by layer, from where every position knows itself alone.
+    fields: name -> (n, n) bool for each layer, from the first; one row of panels per name. Blue positions were reached
+    before, orange ones are new in this layer. A page can play the layers in order, starting where every position knows
+    only itself.
 
     >>> draw_connectivity({"causal": [torch.ones(4, 4).tril().bool()]}).alt
     'Whom each position has heard from, layer by layer. causal: 10 pairs.'
@@ -138,6 +140,6 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
 
 
 def _paint_heard(axis, before, now, title: str) -> None:
-    """(n, n) bool of what was known, and of what is known now."""
+    """Draw (n, n) booleans: what was reached before, and what is reached now."""
     heatmap(axis, np.where(before, 1, now * 2))
     axis.set_title(title, size=9)

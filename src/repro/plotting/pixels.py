@@ -12,7 +12,7 @@ from repro.plotting.style import COLOURS, Drawing, canvas, house
 if TYPE_CHECKING:
     from repro.attention import Pattern
 
-MOST = 16  # pixels of a side
+MOST = 16  # pixels per side
 KINDS = {"query": "ink", "first head": "scored", "second head only": "h_prev", "earlier, not seen": "read",
          "later": "empty"}
 GAP = 1.5  # pixels between two panels
@@ -22,9 +22,9 @@ GAP = 1.5  # pixels between two panels
 def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row: int = 5, column: int = 3) -> Drawing:
     """Which pixels of a side x side image the pixel at (row, column) attends to (Child et al. 2019, section 4.3).
 
-    A panel for each pattern, given as its two heads; one byte per pixel, read row by row. Blue: the first head; orange:
-    what the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image, and for
-    anything but two heads.
+    One panel per pattern, given as its two heads; one byte per pixel, read row by row. Blue: the first head; orange:
+    pixels that only the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image,
+    and if a pattern does not have two heads.
 
     >>> from repro.attention import Strided
     >>> draw_pixels({"strided": Strided(4).heads}, side=4, row=2, column=1).alt.partition(". ")[2]
@@ -60,7 +60,7 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
 
 
 def seen_pixels(heads: "Sequence[Pattern]", side: int, row: int, column: int) -> np.ndarray:
-    """(side, side) names of KINDS: what each pixel is to the one at (row, column)."""
+    """(side, side) names of KINDS: the relation of each pixel to the pixel at (row, column)."""
     import torch
 
     query, keys = row * side + column, torch.arange(side**2)

@@ -1,4 +1,4 @@
-"""A page on which a reader asks by sliders how long a text fits on a card when a recurrent GPT-2 is trained on it."""
+"""An interactive page that shows how long a text fits on a GPU when a recurrent GPT-2 is trained on it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,13 +17,13 @@ CARDS = [4, 6, 8, 10, 12, 16, 24, 32, 40, 48, 80, 96, 141, 192]  # GB
 WINDOWS, BATCHES = (50, 1_024), (1, 64)
 KEPT = {"none": "everything", "layer": "what enters a layer", "window": "z of every window",
         "window+layer": "z; in a window, what enters a layer"}
-TEXTS = {"a page": 400, "an article": 3_600, "a book": 90_000}  # tokens, about: what a length means
+TEXTS = {"a page": 400, "an article": 3_600, "a book": 90_000}  # approximate tokens, to illustrate a length
 START = {"model": "GPT-2 small", "precision": "no", "card": 24, "window": 300, "batch": 1}
-USABLE = 0.9e9  # bytes of a card's GB: the rest is for the driver, and gaps
+USABLE = 0.9e9  # usable bytes per GB of a card: the rest is for the driver and for fragmentation
 
 
 def plan_of(choice: Mapping[str, Any], recompute: str) -> Plan:
-    """The plan of a choice: `model`, `precision`, `window` and `batch`. Raises ReproError for an unknown model."""
+    """The plan for a choice of `model`, `precision`, `window` and `batch`. Raises ReproError for an unknown model."""
     if choice["model"] not in MODELS:
         raise unknown("model", choice["model"], MODELS)
     n_layer, width = MODELS[choice["model"]]
@@ -32,25 +32,26 @@ def plan_of(choice: Mapping[str, Any], recompute: str) -> Plan:
 
 
 def weights(n_layer: int, width: int) -> int:
-    """The number of weights of such a GPT-2: embeddings, 12 matrices a layer with their biases and norms, a norm."""
+    """The number of weights of such a GPT-2: embeddings, 12 matrices per layer with their biases and norms, a final
+    norm."""
     return (VOCABULARY + POSITIONS) * width + n_layer * (12 * width**2 + 13 * width) + 2 * width
 
 
 def longest(choice: Mapping[str, Any]) -> dict[str, int]:
-    """The longest text in tokens that each way to compute again can be trained on; 0 where not one window fits."""
+    """The longest text in tokens that can be trained on with each kind of recomputation; 0 if no window fits."""
     memory = USABLE * choice["card"]
     return {kind: choice["window"] * plan_of(choice, kind).most_windows(memory) for kind in RECOMPUTE}
 
 
 def shares(choice: Mapping[str, Any]) -> dict[str, float]:
-    """The share of the card's memory that a single window takes, 0 to 1 and beyond."""
+    """The share of the card's memory that a single window takes; above 1 it does not fit."""
     return {kind: replace(plan_of(choice, kind), n_windows=1).peak / (USABLE * choice["card"]) for kind in RECOMPUTE}
 
 
 @dataclass(frozen=True, repr=False)
 class Planner:
-    """Static HTML with its own script, for a notebook's output. start: the first settings of the controls, with the
-    keys of START.
+    """Static HTML with its own script, for a notebook's output. start: initial settings of the controls, replacing
+    values of START.
 
     >>> "a page" in Planner({"card": 8})._repr_html_()
     True
@@ -82,7 +83,8 @@ class Planner:
 
 
 def width(tokens: int) -> float:
-    """Where a number of tokens lies on the logarithmic axis of the bars, 0 to 100: from 10 to 10 million."""
+    """The position of a number of tokens on the logarithmic axis of the bars, 0 to 100: from 10 to 10 million
+    tokens."""
     from math import log10
 
     return min(100.0, max(0.0, 100 * (log10(tokens) - 1) / 6)) if tokens else 0.0

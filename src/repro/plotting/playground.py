@@ -31,7 +31,7 @@ BOTH_WAYS = "both sides", "full"  # patterns whose queries see later positions
 
 
 def pattern_of(choice: Mapping[str, Any]) -> "Pattern":
-    """The pattern of a choice: `pattern`, the numbers it uses, and `global`, a list of positions.
+    """The pattern for a choice: `pattern`, the numbers it uses, and `global`, a list of positions.
 
     In a causal pattern, global positions are causal too: `Global(positions) & Causal()`. Raises ReproError for an
     unknown pattern.
@@ -74,8 +74,8 @@ def written(choice: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Playground:
-    """Static HTML with its own script, for a notebook's output. start: first values of the controls, replacing those
-    of START.
+    """Static HTML with its own script, for a notebook's output. start: initial settings of the controls, replacing
+    values of START.
 
     >>> "<svg" in Playground({"pattern": "strided"})._repr_html_()
     True

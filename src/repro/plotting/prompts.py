@@ -1,4 +1,4 @@
-"""Tasks as texts that a language model continues."""
+"""Tasks written as texts that a language model continues."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ def draw_prompts(tasks: Mapping[str, Sequence[Sequence[tuple[str, str]]]]) -> Dr
     """How tasks are written as texts that a language model continues (Radford et al. 2019, section 3).
 
     tasks: for each task its lines, for each line its runs of text with their kind. "given" is text of the example,
-    "cue" names the task, "scored" is what the model writes or scores, and "left out" is a remark about what the figure
-    leaves out. Raises ReproError for a task or a line without text and for another kind.
+    "cue" names the task, "scored" is what the model writes or scores, and "left out" marks an omission from the figure.
+    Raises ReproError for a task or a line without text and for another kind.
 
     >>> draw_prompts({"summary": [[("An article.", "given")], [("TL;DR:", "cue"), ("a summary", "scored")]]}).alt
     'The prompts of summary: text of the example, the cue that names the task, and the text that is scored.'

@@ -1,5 +1,5 @@
-"""Information across a window boundary: continuations against their own and other contexts, and how far back loss
-depends."""
+"""Information across a window boundary: continuations against their own and other contexts, and how far back the loss
+depends on the text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,9 +15,10 @@ Triple = tuple[float, float, float]  # value, low, high
 @house()
 def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
                        label: str = "mean Jensen-Shannon divergence (nats)") -> Drawing:
-    """For each row a value against the own context (filled) and against one of another book (hollow), with intervals.
+    """One row per pair of values: against the own context (filled) and against that of another book (hollow), with
+    intervals.
 
-    label: of the axis. The further apart the two, the more of a context is in what follows it.
+    label: of the axis. The further apart the two marks, the more of a context shows in its continuation.
     Raises ReproError when there is no row.
 
     >>> draw_own_and_other({"baseline": ((0.35, 0.3, 0.4), (0.55, 0.5, 0.6))}).alt
@@ -45,10 +46,10 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
 @house()
 def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (), back: str = "windows back",
                label: str = "mean |change of loss|, nats per token") -> Drawing:
-    """Change of loss against how far back the change is, on a logarithmic scale, with intervals.
+    """Change of the loss by the distance of a changed text, on a logarithmic scale, with intervals.
 
-    curves: name -> (value, low, high) for each place, called 1, 2, ... if `places` does not name them. back: the unit
-    of the places. Values of exactly 0 are hollow marks on a line below.
+    curves: name -> (value, low, high) for each distance, labeled 1, 2, ... unless `places` names them. back: the unit
+    of the distances. Values of exactly 0 are hollow marks on a line below.
     Raises ReproError when no value is above 0.
 
     >>> draw_reach({"recurrent": [(0.2, 0.1, 0.3), (0.03, 0.02, 0.04)], "baseline": [(0, 0, 0), (0, 0, 0)]}).alt
@@ -68,7 +69,7 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     axis.axhline(zero, color=COLOURS["faint"], lw=1)
     chosen = colours(curves)
     for k, (name, points) in enumerate(curves.items()):
-        x = np.arange(1, len(points) + 1) + 0.06 * (k - (len(curves) - 1) / 2)  # beside each other
+        x = np.arange(1, len(points) + 1) + 0.06 * (k - (len(curves) - 1) / 2)  # next to each other
         y, low, high = np.array(points, float).T
         some = y > 0
         axis.plot(x[some], y[some], color=chosen[name], marker=MARKERS[k], label=name)
@@ -81,7 +82,7 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     ticks = range(1, 1 + max(map(len, curves.values())))
     axis.set_xticks(ticks, places or ticks)
     if places:
-        axis.tick_params(axis="x", labelrotation=40)  # ranges are wide
+        axis.tick_params(axis="x", labelrotation=40)  # range labels are wide
     axis.set(xlabel=back, ylabel=label.replace(", ", "\n"))
     axis.legend()
     return figure

@@ -1,4 +1,4 @@
-"""One page of text as one of its words sees it, in every pattern."""
+"""One page of text as one of its words sees it, with every pattern."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from repro.plotting.words import ColouredText
 if TYPE_CHECKING:
     from repro.attention import Pattern
 
-HEADS = ["b2", "r2"]  # colours of a pattern's first head, or its only one, and of what the second adds
+HEADS = ["b2", "r2"]  # colors of a pattern's first or only head, and of the words that only the second head adds
 STYLE = ("<style>.query{display:grid;gap:1em 1.5em;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr))}"
          ".words .query p{font-size:.8em;line-height:1.65;margin:.2em 0}.words .query span{padding:.05em .1em}"
          ".words .asks{border-radius:0;outline:2px solid;font-weight:700}</style>")
@@ -19,8 +19,9 @@ STYLE = ("<style>.query{display:grid;gap:1em 1.5em;grid-template-columns:repeat(
 def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern | Sequence[Pattern]"]) -> ColouredText:
     """The words that the word at position `query` may attend to, one copy of the page for each pattern.
 
-    patterns: by name, on positions that are words; where it is a sequence of two heads, the first is blue, and orange
-    what the second adds. Raises ReproError for a query that is no position of the page, and for more heads than two.
+    patterns: name -> pattern whose positions are words. For a sequence of two heads, words of the first are blue, and
+    words that only the second adds are orange. Raises ReproError for a query outside the page, and for more than two
+    heads.
 
     >>> from repro.attention import SlidingWindow
     >>> draw_query("a cat sat on a mat".split(), 3, {"window": SlidingWindow(2)}).alt

@@ -1,4 +1,4 @@
-"""Which words of a text a summary is written from."""
+"""The words of a text that a summary is written from."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,15 +12,15 @@ from repro.plotting.style import Drawing, canvas, house
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAMED = 0.4  # a word of the text has its name below if a row gives it this share of its largest weight
+NAMED = 0.4  # a word of the text has a label if some row gives it this share of the row's largest weight
 
 
 @house()
 def draw_reading(written: Sequence[str], read: Sequence[str], weights: "Tensor") -> Drawing:
-    """How much each written word (rows) takes from each word that was read (columns): attention weights (T, N).
+    """How much each written word (rows) attends to each word that was read (columns): attention weights (T, N).
 
-    The stronger the blue, the more; every row is shown relative to its largest weight. Only words that matter to a row
-    have a label. Raises ReproError for weights of another shape.
+    A stronger blue is a larger weight; every row is scaled to its largest weight. Only words that matter to a row have
+    a label. Raises ReproError for weights of another shape.
 
     >>> draw_reading(["cat"], ["the", "cat"], torch.tensor([[0.1, 0.9]])).alt
     'How much each written word takes from each word of the text; most from: cat from "cat".'

@@ -1,4 +1,4 @@
-"""Which input positions the last one can depend on, layer by layer."""
+"""The input positions that the last position can depend on, layer by layer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @house()
 def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Drawing:
-    """One panel for each model: a row for each layer, the bottom one at the bottom; the text ends at the right.
+    """One panel per model: one row per layer, the first layer at the bottom; the text ends at the right.
 
-    fields: name -> (n_layer, N) bool of `repro.models.receptive_field` and of `measured_field`. Where the two differ
-    the cell has the colour of an error. A page can show it layer by layer. Raises ReproError for shapes that differ.
+    fields: name -> (n_layer, N) bool of `repro.models.receptive_field` and of `measured_field`. A cell where the two
+    differ has the color of an error. A page can show the layers in order. Raises ReproError if the shapes differ.
 
     >>> from repro.models import longformer_patterns, receptive_field
     >>> field = receptive_field(longformer_patterns([2, 2], n_head=2), n=5)
@@ -35,7 +35,7 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
 
 
 def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Drawing:
-    """The first `shown` layers of every panel."""
+    """Draw the first `shown` layers of every panel."""
     described, values = [], []
     figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,
                           alt="Input positions that the last one depends on.")
@@ -53,7 +53,7 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
             axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
                           va="center", size=9)
         axis.set(ylabel="after layer", yticks=range(1, own + 1), title=name)
-        axis.set_xlim(-min(n - 0.5, 1.15 * far + 4), 0.5)  # nothing is to be seen further away
+        axis.set_xlim(-min(n - 0.5, 1.15 * far + 4), 0.5)  # nothing is visible further away
         axis.grid(visible=False)
         values += [{"model": name, "layer": layer, "positions back": reach} for layer, reach in enumerate(back, 1)]
         described.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {own}")
@@ -64,5 +64,5 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
 
 
 def _back(seen: "Tensor") -> np.ndarray:
-    """For each layer, the distance from the last position to the first that it sees."""
+    """For each layer, the distance from the last position to the first that it depends on."""
     return seen.shape[1] - 1 - np.argmax(seen.numpy(), 1)

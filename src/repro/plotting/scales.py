@@ -8,15 +8,15 @@ from repro.errors import ReproError
 from repro.plotting.curves import legend_below
 from repro.plotting.style import COLOURS, Drawing, canvas, colours, house
 
-PAPER = "paper"  # the size that is a paper's own: a hollow diamond, the others are filled
+PAPER = "paper"  # the paper's own size: a hollow diamond; the others are filled
 
 
 @house()
 def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Drawing:
-    """Sizes on a logarithmic axis, a ladder for each row: from the smallest scale to the paper's own size.
+    """Sizes on a logarithmic axis, one line per row: from the smallest scale to the paper's own size.
 
-    panels: what is counted, such as "weights" -> row -> scale -> size; a size of 0 is none, and a row without a size is
-    left out. Raises ReproError where nothing is left.
+    panels: quantity, such as "weights" -> row -> scale -> size. Sizes of 0 and rows without a size are left out. Raises
+    ReproError if nothing is left.
 
     >>> draw_scales({"weights": {"GPT-2": {"smoke": 2e5, "small": 7e6, "paper": 1.24e8}}}).alt
     'weights from scale to scale. GPT-2: 200,000 at smoke, 7,000,000 at small, 124,000,000 at paper.'
@@ -42,7 +42,7 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
                 axis.plot(size, y, "o" if own else "D", ms=7, mfc=palette[scale] if own else "white",
                           mec=palette[scale] if own else COLOURS["ink"], mew=1.4, ls="", label=scale)
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(numticks=6))  # as many as have room
+        axis.xaxis.set_major_locator(LogLocator(numticks=6))  # the number that fits
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.xaxis.set_major_formatter(rounded)
         axis.margins(x=0.12)

@@ -1,4 +1,4 @@
-"""The shapes that diagrams are made of: cells, boxes, letters and arrows in plain units."""
+"""The shapes that make up diagrams: cells, boxes, letters and arrows in plain units."""
 
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
@@ -6,11 +6,11 @@ from repro.errors import ReproError
 from repro.plotting.style import COLOURS, WIDTH, Drawing
 
 SMALL = 9  # points
-WORDS = {"h_prev": "#A84A00", "pool": "#00724F"}  # darker than the shapes they name: letters need more contrast
+WORDS = {"h_prev": "#A84A00", "pool": "#00724F"}  # darker than the shapes they name, because letters need contrast
 
 
 def add_cell(axis, x: float, y: float, colour: str, kind: str, size: float = 0.92, unit: float = 1) -> None:
-    """A square in the middle of the one of side `unit` with its corner at (x, y); `kind` is its gid, for tests."""
+    """Draw a square centered in the cell of side `unit` with its corner at (x, y); `kind` is its gid, for tests."""
     edge, side = unit * (1 - size) / 2, unit * size
     axis.add_patch(Rectangle((x + edge, y + edge), side, side, facecolor=colour, edgecolor="none", gid=kind))
 
@@ -30,7 +30,7 @@ def add_arrow(axis, start: tuple[float, float], stop: tuple[float, float]) -> No
 
 
 def fit_page(figure: Drawing, axis, xlim: tuple[float, float], ylim: tuple[float, float]) -> Drawing:
-    """Show this part of the plane, one column wide, without axes, a unit being as high as it is wide."""
+    """Show this part of the plane, one column wide, without axes; horizontal and vertical units have equal length."""
     axis.set(xlim=xlim, ylim=ylim, aspect="equal")
     axis.set_axis_off()
     figure.set_size_inches(WIDTH, (ylim[1] - ylim[0]) * WIDTH / (xlim[1] - xlim[0]))

@@ -1,4 +1,4 @@
-"""The house style: one column wide, letters that can be read at 700 pixels, colours that survive colour blindness."""
+"""The house style: one column wide, letters readable at 700 pixels, colors that are safe for color-blind readers."""
 
 import html
 import io
@@ -19,7 +19,7 @@ from repro.plotting.svg import as_svg
 WIDTH = 7.0  # inches; at 700 pixels 10 points are 14 pixels high
 DPI = 150
 
-# Roles, not hues; hues from Okabe and Ito (2008), distinct with any kind of colour blindness and in grey.
+# Roles, not hues; hues from Okabe and Ito (2008), distinct with any kind of color blindness and in gray.
 COLOURS = {
     "baseline": "#0072B2", "recurrent": "#D55E00", "paper": "#4D4D4D", "bound": "#009E73",
     "read": "#CFE2F0", "scored": "#0072B2", "h_prev": "#D55E00", "pale": "#F7D9C6", "pool": "#009E73",
@@ -29,15 +29,15 @@ BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#C
 PURPLE, BROWN, OLIVE = "#7A5BB5", "#9A6324", "#808000"
 CYCLE = (BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY, PURPLE, BROWN, OLIVE)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # of one colour: contrast with white; with black it is 21 over that, 2.1 or more too
+SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # contrast of shades with white; with black it is 21 / this, so also at least 2.1
 
-# The name of a line decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
+# The name of a line decides its color in every figure: "recurrent, overlap 5" belongs to the series "recurrent".
 SERIES = {
     "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
     "live model": BLUE, "transformer": PINK, "lstm": BROWN,
     "paper": GREY, "smoke": ORANGE, "small": GREEN, "pretrained": RED, "medium": PURPLE,
     "train": BLUE, "validation": ORANGE, "test": PINK,
-    "none": BLUE, "layer": SKY, "window": RED, "window+layer": GREEN,  # what is recomputed
+    "none": BLUE, "layer": SKY, "window": RED, "window+layer": GREEN,  # kinds of recomputation
     "dense": GREY, "dense, mask": GREY, "full, every score kept": GREY,
     "sdpa": PURPLE, "dense, causal": PURPLE, "full, a kernel that keeps none": PURPLE,
     "loop": GREEN, "window: loop": GREEN, "blocked": RED, "window: blocked": RED, "blocked, dilation 4": ORANGE,
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def named(lines: Mapping[str, T] | Iterable[tuple[str, T]]) -> dict[str, T]:
-    """The lines of a figure, by label. Raises ReproError for a label that comes twice: one would hide the other."""
+    """The lines of a figure, by label. Raises ReproError for a duplicate label: one line would hide the other."""
     found = {}
     for label, line in lines.items() if isinstance(lines, Mapping) else lines:
         if label in found:
@@ -60,21 +60,21 @@ def named(lines: Mapping[str, T] | Iterable[tuple[str, T]]) -> dict[str, T]:
 
 
 def series(name: str) -> str | None:
-    """The series of SERIES that a line of this name belongs to, the longest one; None for an unknown name."""
+    """The longest name in SERIES that begins a line's name; None if there is none."""
     fits = (known for known in SERIES if name.startswith(known) and not name[len(known):][:1].isalnum()
             and name[len(known):][:1] not in ("-", "+", "_"))
     return max(fits, key=len, default=None)
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for every line of a figure, no two the same.
+    """A color for every line of a figure, no two the same.
 
-    A series that the study knows has its own, and shades of that where several lines belong to it. Any other name gets
-    one of the cycle, always the same, or the next where another line of the figure has that.
-    Raises ReproError for a name that comes twice.
+    A series in SERIES has its own color, and several lines of one series get shades of it. Any other name always gets
+    the same color of the cycle, or the next one if another line of the figure has it.
+    Raises ReproError for a duplicate name.
     """
     names, found = list(named((name, None) for name in names)), {}
-    for name in sorted(names, key=lambda name: series(name) is None):  # those known choose first
+    for name in sorted(names, key=lambda name: series(name) is None):  # known series choose first
         start = crc32(name.encode()) % len(CYCLE)
         turned = [*CYCLE[start:], *CYCLE[:start]]
         wanted = [SERIES[series(name)], *turned] if series(name) else turned
@@ -86,8 +86,7 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _shades(colour: str) -> list[str]:
-    """A colour and as many shades of it as there are, without the one that is most like it; the most different
-    first."""
+    """A color and its shades without the most similar one, the most different shade first."""
     from seaborn import blend_palette
     from seaborn.utils import relative_luminance
 
@@ -99,7 +98,7 @@ def _shades(colour: str) -> list[str]:
 
 
 STYLE = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so letters look the same on every machine
     "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9,
     "legend.fontsize": 9, "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlepad": 8,
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": COLOURS["faint"],
@@ -113,9 +112,9 @@ STYLE = {
 
 @contextmanager
 def house() -> Iterator[None]:
-    """Use the house style in a `with` statement, or as a decorator of a function that draws.
+    """Use the house style in a `with` statement, or as a decorator of a drawing function.
 
-    Matplotlib and seaborn both read it: seaborn's default palette is CYCLE here, and its text has these sizes.
+    Matplotlib and seaborn both use it: seaborn's default palette becomes CYCLE, and its text has these sizes.
 
     >>> import matplotlib
     >>> with house():
@@ -127,16 +126,16 @@ def house() -> Iterator[None]:
 
 
 def begun(words: str, alt: str) -> str:
-    """A caption that begins with what to see. Raises ReproError for no words."""
+    """A caption that begins with what to see. Raises ReproError for empty words."""
     if not words.strip():
         raise ReproError("look_for has no words; give a sentence that says what to see in the figure.")
     return f"{' '.join(words.split())} {alt[:1].upper()}{alt[1:]}"
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text and its caption.
+    """A figure that a notebook shows once, as the value of a cell; `alt` is its text alternative and its caption.
 
-    It does not live in pyplot: nothing has to be closed, and no backend shows it a second time.
+    It is not registered with pyplot, so nothing has to be closed, and no backend shows it a second time.
 
     >>> figure = draw_windows(6, window=4, overlap=1)
     >>> isinstance(figure, Drawing), figure.alt
@@ -144,13 +143,13 @@ class Drawing(Figure):
     """
 
     alt: str
-    values: Sequence[Mapping[str, object]] = ()  # what it shows as rows, which the book offers as CSV; () for a diagram
-    is_photograph = False  # a page shows its colours as they are, in dark mode too
-    frames: "Sequence[Drawing]" = ()  # what a page shows in its place, in turn, for a reader who asks for it
+    values: Sequence[Mapping[str, object]] = ()  # the shown values, which the book offers as CSV; () for a diagram
+    is_photograph = False  # whether a page keeps its colors in dark mode
+    frames: "Sequence[Drawing]" = ()  # steps that a page can play in place of the figure
     name = ""  # of a frame
 
     def look_for(self, words: str) -> "Drawing":
-        """The same figure, its caption beginning with what a reader should see. Raises ReproError for no words.
+        """The same figure, its caption beginning with what a reader should see. Raises ReproError for empty words.
 
         >>> draw_curves({"train": [[0, 5.0], [9, 3.0]]}).look_for("A falling curve means progress.").alt
         'A falling curve means progress. Nats per token against tokens: train.'
@@ -195,9 +194,9 @@ def plain(value: float, _: int | None = None) -> str:
 
 @house()
 def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **subplots):
-    """A new figure in house style and its axes, one Axes or an array of them as in `Figure.subplots`.
+    """A new figure in house style and its axes: one Axes or an array of them, as from `Figure.subplots`.
 
-    height: in inches, the width being 7. alt: what the figure shows, in one sentence, for those who cannot see it.
+    height: in inches; the width is 7. alt: what the figure shows, in one sentence, for readers who cannot see it.
     subplots: further arguments of `Figure.subplots`, such as sharey=True. Raises ReproError for an empty alt.
 
     >>> figure, (left, right) = canvas(columns=2, alt="Two empty panels.")

@@ -1,5 +1,5 @@
-"""A page of text in colours: for each word which of two models predicts it better, and by how much; or how far another
-word moves its loss."""
+"""A page of text in colors, which show for each word which of two models predicts it better, and by how much, or how
+far another word changes its loss."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from repro.errors import ReproError
 from repro.markup import signed
 from repro.plotting.style import COLOURS, begun
 
-STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
-MOVES = 0.001, 0.01, 0.1  # nats by which a word that was replaced has to move the loss of a later one
-SHADES = 0.2, 0.36, 0.55  # of the colour over the page, light or dark: letters stay readable on all of them
-LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # below a word, by its kind
+STEPS = 0.1, 0.3, 1.0  # nats at which a word is colored, and colored more strongly
+MOVES = 0.001, 0.01, 0.1  # nats by which replacing a word has to change the loss of a later word
+SHADES = 0.2, 0.36, 0.55  # opacity of the color over the page, light or dark: letters stay readable on all of them
+LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # underline of a word, by its kind
 
 NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other": "others"}
 
-REPLACED = "replaced"  # a kind that `draw_changes` knows alone
+REPLACED = "replaced"  # a kind that only `draw_changes` uses
 CUT = '<span class="cut"></span>'  # where a window begins
 
 # All styles are in the figure itself, so that it looks the same in a notebook and in the book.
@@ -36,7 +36,7 @@ STYLE = "".join([
 
 
 class Word(NamedTuple):
-    """A word, the nats that the recurrent model saves on it (below 0: loses), its kind, and the window it is in.
+    """A word, the nats that the recurrent model saves on it (negative: loses), its kind, and its window.
 
     >>> word = Word("Ann", saved=1.5, kind="name", window=3)
     >>> word.saved, word.begins
@@ -47,11 +47,11 @@ class Word(NamedTuple):
     saved: float
     kind: str = "other"
     window: int = 0
-    begins: bool = False  # whether a paragraph begins with it
+    begins: bool = False  # whether a paragraph begins with this word
 
 
 class Page(NamedTuple):
-    """Some words in their order, where they come from, and a sentence or two below.
+    """Some words in order, their title, and a note of a sentence or two.
 
     >>> Page("A page", [Word("Ann", 1.5, "name"), Word("ran", -0.2)], note="From a test.").note
     'From a test.'
@@ -64,7 +64,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ColouredText:
-    """A figure made of words (HTML), which a notebook shows where it is the value of a cell.
+    """A figure made of words (HTML), which a notebook shows as the value of a cell.
 
     >>> page = Page("A page", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])
     >>> draw_words([page]).alt
@@ -73,10 +73,10 @@ class ColouredText:
 
     inside: str
     alt: str
-    values: Sequence[Mapping[str, object]] = ()  # what it shows as rows, which the book offers as CSV
+    values: Sequence[Mapping[str, object]] = ()  # the shown values as rows, which the book offers as CSV
 
     def look_for(self, words: str) -> "ColouredText":
-        """The same figure, its caption beginning with what a reader should see. Raises ReproError for no words."""
+        """The same figure, its caption beginning with what a reader should see. Raises ReproError for empty words."""
         return replace(self, alt=begun(words, self.alt))
 
     def html(self) -> str:
@@ -93,11 +93,11 @@ class ColouredText:
 
 
 def draw_words(pages: Iterable[Page]) -> ColouredText:
-    """Pages of text, one below the other, whose words are coloured by what the recurrent model saves against the
-    baseline, and underlined by their kind; a dashed line stands where a window begins.
+    """Pages of text, one below the other. Words are colored by the nats that the recurrent model saves compared with
+    the baseline, and underlined by kind; a dashed line marks the start of a window.
 
-    All but the first page are folded away. Without a page it says "not run". Raises ReproError for a page without a
-    word and for a kind that has no line.
+    All but the first page are folded. Without a page the figure says "not run". Raises ReproError for a page without
+    words and for an unknown kind.
 
     >>> draw_words([Page("live", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])]).alt
     'Text whose words are coloured by the nats that recurrence saves on each (live: 2 words, +1.3 nats).'
@@ -121,11 +121,11 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
 
 
 def draw_changes(pages: Sequence[Page]) -> ColouredText:
-    """Pages of one text, a page for each model, in which one word was replaced: what that does to each later word.
+    """Pages of one text in which one word was replaced, one page per model: the effect on each later word.
 
-    `saved` is here the loss of a word behind the replaced word less its loss behind the text's own, in nats: above 0
-    where the own word was of use. The word that was replaced is of kind "replaced"; its text shows both. Colours begin
-    at a thousandth of a nat. Raises ReproError for a page in which not exactly one word is of this kind.
+    Here, `saved` is the loss of a word after the replaced word minus its loss after the original one, in nats; above 0,
+    the original word helped. The replaced word has the kind "replaced", and its text shows both words. Colors begin at
+    a thousandth of a nat. Raises ReproError for a page without exactly one word of this kind.
 
     >>> words = [Word("Ann → Bob", 0, "replaced"), Word("ran", 0.2), Word("home", 0.0, window=1)]
     >>> draw_changes([Page("baseline", words)]).alt
@@ -154,14 +154,14 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
 
 
 def shade(saved: float, steps: Sequence[float] = STEPS) -> str:
-    """The class of a word by the nats saved on it: "r1" to "r3" where the recurrent model is the better one, "b1" to
-    "b3" where the baseline is, "" where both are about equal."""
+    """The class of a word by the nats saved on it: "r1" to "r3" if the recurrent model is better, "b1" to "b3" if the
+    baseline is, "" if both are about equal."""
     strength = sum(abs(saved) >= step for step in steps)
     return f"{'r' if saved > 0 else 'b'}{strength}" if strength else ""
 
 
 def _shades(steps: Sequence[float]) -> tuple[str, str, str]:
-    """The meaning of the colours: of one side, of the other, of none."""
+    """The legend's colors as HTML: one side, the other side, neither."""
     least, *_, most = steps
     ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(steps)), f"over {most:g}"]
     one, other = (" ".join(f'<span class="{side}{k}">{end}</span>' for k, end in enumerate(ends, 1)) for side in "rb")
@@ -169,7 +169,7 @@ def _shades(steps: Sequence[float]) -> tuple[str, str, str]:
 
 
 def _first_open(pages: Sequence[Page], parts: Sequence[str]) -> str:
-    """The pages one below the other, all but the first folded away."""
+    """The pages one below the other, all but the first folded."""
     folded = (f"<details><summary>{html.escape(one.title)}</summary>{part}</details>"
               for one, part in zip(pages[1:], parts[1:], strict=True))
     return (parts[0] if parts else '<p class="absent">not run</p>') + "".join(folded)

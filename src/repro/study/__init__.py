@@ -1,4 +1,4 @@
-"""The study's engine: experiments, their runs and records, artifacts and claims, and what the papers printed.
+"""The study's engine: experiments, their runs and records, artifacts, claims, and the values that the papers print.
 
 >>> ADDED
 'not in the paper'

@@ -92,8 +92,8 @@ class Artifact(Based):
     build: Callable[["ArtifactContext"], Any]
     source: str  # where in the paper, e.g. "Table 1", or text that starts with ADDED
     kind: Literal["table", "figure"] = "table"
-    shows: tuple[str, ...] = ("corpus",)  # the settings that name the data in it
-    look_for: str = ""  # what to see in it, or how to read a table; a few sentences, no result, which would go stale
+    shows: tuple[str, ...] = ("corpus",)  # the settings that name the shown data
+    look_for: str = ""  # what to see in it, or how to read a table, in a few sentences; no results, which go stale
 
     @property
     def heading(self) -> str:
@@ -121,7 +121,7 @@ class Artifact(Based):
         context = ArtifactContext(self, tuple(shown), results, dict(sets or {}))
         try:
             built = self.build(context)
-        except (LookupError, ValueError, StopIteration) as error:  # a value or a row that the artifact counts on
+        except (LookupError, ValueError, StopIteration) as error:  # a value or a row that the artifact requires
             if not sets or isinstance(error, ReproError):
                 raise
             given = ", ".join(f"{key}={value}" for key, value in sets.items())
@@ -190,7 +190,7 @@ class ArtifactContext:
         return f"{fmean(record.metrics[metric] for record in found):.{digits}f}" if found else NOT_RUN
 
     def caption(self) -> str:
-        """The source, then for each scale its data, seeds and records, and the command that makes missing ones."""
+        """The source; then for each scale its data, seeds and records, and a command for missing records."""
         lines = [self.artifact.heading]
         for scale in self.scales:
             used = [record for record in self.used.values() if record.scale == scale]
@@ -292,7 +292,7 @@ class Rendered:
     def _values(self) -> Sequence[Mapping[str, Any]]:
         return getattr(self.content, "values", ())  # a figure that does not come from `canvas` has none
 
-    def __repr__(self) -> str:  # stored in notebooks; the same bytes at every execution
+    def __repr__(self) -> str:  # stored in notebooks, so it must be the same at every execution
         return self.caption
 
     def _repr_html_(self) -> str:
@@ -307,7 +307,7 @@ class Rendered:
         if isinstance(figure, ColouredText):
             return markup.figure(figure.html(), caption, id=self.artifact.id, values=self._values)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
-        plt.close(figure)  # or the notebook would show it a second time
+        plt.close(figure)  # otherwise the notebook would show it a second time
         return markup.figure(picture, caption, id=self.artifact.id, values=self._values)
 
     def __rich__(self) -> "RenderableType":
@@ -339,7 +339,7 @@ class Rendered:
                              f"chapter, {self.artifact.chapter}.")
         buffer = io.BytesIO()
         self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
-        plt.close(self.content)  # or the notebook would show it a second time
+        plt.close(self.content)  # otherwise the notebook would show it a second time
         return buffer.getvalue()
 
 
@@ -355,7 +355,7 @@ def _line(line: str) -> str:
 
 @checked
 def beside(scale: str) -> tuple[str, ...]:
-    """The scales whose records a page at `scale` shows first: `small`, whose records the repository contains.
+    """The scales that a page at `scale` shows first: `small`, whose records are in the repository.
 
     >>> beside("smoke"), beside("small")
     (('small',), ())

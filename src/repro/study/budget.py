@@ -24,8 +24,8 @@ from repro.study.runs import Run
 from repro.study.settings import RunConfig
 from repro.study.store import where
 
-TRUST = 60.0  # seconds of finished runs that count as much as the estimate
-LONGER = 1.1  # a run that did not finish within some seconds is expected to take at least this many times as long
+TRUST = 60.0  # seconds of finished runs that count as much as the estimates
+LONGER = 1.1  # a run that did not finish in some time is expected to take at least this many times as long
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Job:
     experiment: str
     seconds: float
     needs: tuple[str, ...] = ()
-    spent: float = 0.0  # seconds of earlier budgets that its checkpoint keeps
-    lost: float = 0.0  # seconds of an earlier budget that no checkpoint keeps
+    spent: float = 0.0  # seconds of earlier budgets, saved in its checkpoint
+    lost: float = 0.0  # seconds of an earlier budget, saved in no checkpoint
     lacking: str = ""  # why it cannot run on this machine
 
     def left(self, pace: float = 1.0) -> float:
-        """The seconds that it still needs if runs take `pace` times their estimates.
+        """The seconds that it still needs if runs take `pace` times as long as estimated.
 
         >>> Job("recurrence-pg19", seconds=90.0, spent=30.0).left()
         60.0
@@ -92,10 +92,10 @@ def seconds_of(text: str) -> float:
 def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], seconds: float) -> list[str]:
     """The keys of all `jobs`, the most valuable first, each after its needs.
 
-    decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs with a checkpoint of an earlier
-    budget come first if they can be finished now. Next come the sets of runs that claims lack, one set after the other.
-    Sets that fit into the time left come first, then those that decide more claims, then those that take less time,
-    then the order of declaration. Last come the runs that decide no claim, the shortest first.
+    decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs with a checkpoint from an earlier
+    budget come first if they can be finished now. Next come the runs that claims lack, one claim's set after the other.
+    Among these sets, those that fit into the time left come first, then those that decide more claims, then those that
+    take less time, then those declared first. Last come the runs that decide no claim, the shortest first.
 
     >>> jobs = {"base": Job("a", 5.0), "long": Job("b", 9.0, ("base",)), "one": Job("c", 1.0), "none": Job("c", 1.0)}
     >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=20)
@@ -139,7 +139,8 @@ def with_needs(jobs: Mapping[str, Job], names: Iterable[str]) -> list[str]:
 
 def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: Callable[[str, float], None],
           clock: Callable[[], float] = time.monotonic, report: Callable[[str], None] = lambda line: None) -> Spent:
-    """Make `jobs` in this order until `seconds` have passed on `clock`; next is the first that fits into the time left.
+    """Make `jobs` in order until `seconds` have passed on `clock`; next is always the first that fits into the time
+    left.
 
     make(key, deadline) makes one run and raises TimeIsUp when `clock` reaches `deadline` before it is finished.
     Estimates are scaled by the pace of the finished runs, mainly those of the same experiment. A run that fails is
@@ -172,7 +173,7 @@ def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: C
         except TimeIsUp:
             found.stopped = name
             break
-        except Exception as error:  # of one run: the others can still be made
+        except Exception as error:  # fails one run; the others can still be made
             found.failed[name] = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
             report(f"failed: {jobs[name].experiment}: {found.failed[name]}")
             continue
@@ -202,7 +203,7 @@ def rehearse(jobs: Mapping[str, Job], order: Iterable[str], seconds: float) -> S
 
 
 def lacking(claim: Claim, scale: str, results: Path | str | None = None) -> list[RunConfig]:
-    """The runs that a verdict on `claim` lacks at `scale`, seed by seed; [] where it has a verdict.
+    """The runs that a verdict on `claim` lacks at `scale`, seed by seed; [] if it has a verdict.
 
     A verdict needs all configs that the claim compares, at the number of common seeds that it requires, and its
     assay at any seed.
@@ -223,9 +224,9 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
             ) -> tuple[dict[str, RunConfig], dict[str, Job], dict[str, list[str]]]:
     """The runs to make at a scale by key, their jobs, and claim -> the keys of the runs that it lacks.
 
-    These are all runs without a valid record among those of the plan and the seeds that claims require, or among
-    `only`, with the runs that they need. A needed run is made again if its weights are not on this machine.
-    Raises ReproError for records that cannot be trusted.
+    These are the runs of the plan and of the seeds that claims require, or those of `only`, that have no valid record,
+    and the runs that they need. A needed run is made again if its weights are not on this machine. Raises ReproError
+    for records that cannot be trusted.
     """
     decides = {one.id: lacking(one, scale, results) for one in claims() if scale in one.scales}
     asked = list(only) if only is not None else [*every_run(scale), *(run for runs in decides.values() for run in runs)]
@@ -238,8 +239,8 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
 
 
 def make(config: RunConfig, results: Path | str | None, until: Callable[[], bool], progress: bool = True) -> None:
-    """Make one run, or the weights that its record does not keep. Raises TimeIsUp when `until()` is true at a step; the
-    next call continues from the checkpoint, if there is one."""
+    """Make one run, or the weights that are not stored with its record. Raises TimeIsUp if `until()` is true at a step;
+    the next call continues from the checkpoint, if there is one."""
     began, place = time.time(), where(config, results)
     try:
         if _to_do(config, place):
@@ -282,7 +283,7 @@ def _spent(config: RunConfig) -> Path:
 
 
 def _note(config: RunConfig, began: float) -> None:
-    """Store the seconds of a stopped run since `began`: those up to its last checkpoint are kept, the rest is lost."""
+    """Store the seconds of a run stopped after it started at `began`: up to its last checkpoint kept, the rest lost."""
     now, (spent, lost) = time.time(), _seconds_spent(config)
     written = [path.stat().st_mtime for path in _spent(config).with_suffix("").rglob("checkpoint.pt")]
     kept = min(max([began, *written]), now) - began
@@ -293,6 +294,6 @@ def _note(config: RunConfig, began: float) -> None:
 def _seconds_spent(config: RunConfig) -> tuple[float, float]:
     try:
         spent, lost = map(float, _spent(config).read_text().split())
-    except (OSError, ValueError):  # it was never stopped
+    except (OSError, ValueError):  # never stopped
         return 0.0, 0.0
     return spent, lost

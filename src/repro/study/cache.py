@@ -11,7 +11,7 @@ _found: dict[tuple, Any] | None = None
 
 @contextmanager
 def caching() -> Iterator[None]:
-    """While it is active, every folder is listed once, every record checked once, and every id computed once."""
+    """While it is active, each folder is listed once, each record checked once, and each id computed once."""
     global _found
     before, _found = _found, {} if _found is None else _found
     try:

@@ -1,4 +1,4 @@
-"""Claims of the papers, judged by records."""
+"""The papers' claims, judged by records."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ DECIDED = REPRODUCED, SMALLER, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, SMALLER, REPRODUCED, MACHINERY
 UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "seed": "seeds",
          "exact": "exact"}
-SHORT = 60  # characters of a sentence that fits in one line with its effect
+SHORT = 60  # longest sentence that fits in one line with its effect, in characters
 
 
 class Measured(NamedTuple):
@@ -50,11 +50,11 @@ class Measured(NamedTuple):
 
     effects: Any  # (seeds, units)
     control: Any = None  # the same without the mechanism, (seeds, units) or (seeds, 1)
-    note: str = ""  # what a reader has to know about these numbers
+    note: str = ""  # a remark that readers need with these numbers
 
 
 class Assay(NamedTuple):
-    """A positive control: it has to move the score by at least the paper's effect, or the claim is not testable here.
+    """A positive control: it must move the score by at least the paper's effect, or the claim is not testable here.
 
     >>> Assay("the overlap", where=lambda config: config.overlap == 50, room=lambda records: 0.1).room([])
     0.1
@@ -68,11 +68,11 @@ class Assay(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Claim(Based):
-    """One sentence of a paper that records can confirm or refute, as an experimenter declares it beforehand.
+    """One sentence of a paper that records can confirm or refute, declared before it is judged.
 
     `measure(records)` gets the records of the planned configs that `where` selects, ordered by seed, at the seeds that
-    all of these configs share; it is called only if there is one. `repro.study.judge`, one rule for all claims, turns
-    its result into a verdict.
+    all of these configs share; it is called only if there is such a seed. `repro.study.judge`, one rule for all claims,
+    turns its result into a verdict.
 
     Raises ReproError if something is neither declared nor explained: the paper's effect and, unless the claim is about
     an exact number ("exact"), the control and the assay.
@@ -87,18 +87,18 @@ class Claim(Based):
     id: str
     paper: str
     sentence: str  # in our words
-    short: str = ""  # the same in SHORT characters or fewer, where the sentence has more
+    short: str = ""  # the same in at most SHORT characters, if the sentence is longer
     source: str  # where in the paper, e.g. "Table 1"
     experiment: str | tuple[str, ...]  # whose runs judge it, one or several
-    about: tuple[str, ...] = ()  # ids of artifacts, the best one first
+    about: tuple[str, ...] = ()  # ids of artifacts, the best evidence first
     where: Callable[[Any], bool] = lambda config: True
     measure: Callable[[list[Record]], Measured]
-    direction: Literal["lower", "higher"]  # of the effects, than `null`
+    direction: Literal["lower", "higher"]  # the claimed side of `null`
     null: float = 0.0
-    margin: bool = False  # `null` is a size that the sentence names, such as "at most 1% worse": only the side counts
+    margin: bool = False  # `null` is a size named by the sentence, such as "at most 1% worse": only the side counts
     unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what each effect of a seed measures
-    seeds: int = SEEDS  # the number needed
-    same_weights: bool = False  # whether the same weights are compared: then one seed is enough
+    seeds: int = SEEDS  # the number of seeds needed
+    same_weights: bool = False  # the same weights are compared, so one seed is enough
     paper_effect: Callable[[], float] | None = None  # from the published values
     why_no_paper_effect: str = ""
     control: str = ""  # in words; `measure` returns its effects
@@ -107,9 +107,9 @@ class Claim(Based):
     why_no_assay: str = ""
     family: str = ""  # claims of one family share one error (Holm)
     criterion_before: str = ""  # the earlier criterion, if it changed after the runs
-    means_at: tuple[str, ...] = SCALES[1:]  # at other scales it only shows that the machinery works
-    relative: bool = False  # effects are logs of a ratio, shown as its change in %
-    unit_shown: str = ""  # the unit of the effects; what a relative one is a change in, such as "in perplexity"
+    means_at: tuple[str, ...] = SCALES[1:]  # at other scales a run only shows that the code works
+    relative: bool = False  # effects are logs of a ratio, shown as a change in %
+    unit_shown: str = ""  # unit of the effects; for relative effects the quantity that changes, such as "in perplexity"
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
     def __post_init__(self):
@@ -142,7 +142,7 @@ class Claim(Based):
 
     @property
     def brief(self) -> str:
-        """Its one-line form for lists: `short`, or the sentence if there is none."""
+        """Its one-line form for lists: `short`, or the sentence if `short` is empty."""
         return self.short or self.sentence
 
     @property
@@ -168,8 +168,8 @@ class Claim(Based):
         return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
     def sharing(self, scale: str, results: Path | str | None = None) -> int:
-        """The number of claims in its family that share the error of 5%: the testable ones, or, for a claim that is
-        not testable itself, all with enough runs and seeds. 1 without a family, and before it has such runs."""
+        """The number of claims in its family that share the error of 5%: the testable ones or, for a claim that is not
+        testable itself, all with enough runs and seeds. 1 without a family, and while the claim lacks runs or seeds."""
         found = self._of_scale(scale, results)
         if not self.family or found.verdict not in (*DECIDED, NOT_TESTABLE):
             return 1
@@ -206,8 +206,8 @@ class Claim(Based):
         return _verdicts[key]
 
     def judge(self, records: list[Record], positive: Sequence[Record] | None = None, family: int = 1) -> Verdict:
-        """The verdict of these records. `positive`: the records of the assay, or None to judge without it. If the assay
-        measures nothing, an effect of the paper's size is untested."""
+        """The verdict of these records. `positive`: the records of the assay; None judges without it. If the assay
+        measures nothing, an effect of the paper's size could not have been detected."""
         effects, control, note = self.measure(sorted(records, key=lambda record: record.seed))
         if self.control and control is None:
             raise ReproError(f"claim '{self.id}' declares a control ({self.control}), but its records hold none.")
@@ -271,13 +271,13 @@ class Claim(Based):
 
 
 def mixed(records: Sequence[Record]) -> str:
-    """The seeds with runs from several kinds of machine, which round differently, and the kinds of each; "" if there
+    """The seeds whose runs come from several kinds of machine, which round differently, with these kinds; "" if there
     are none."""
     kinds: dict[int, set[str]] = {}
     for record in records:
         made = record.environment
         kinds.setdefault(record.seed, set()).add(made["cpu"] if made["device"] == "cpu" else made["device"])
-    seeds: dict[str, list[str]] = {}  # of each mixture, the one of the lowest seed first
+    seeds: dict[str, list[str]] = {}  # names of machines -> seeds, the lowest seed first
     for seed, found in sorted(kinds.items()):
         if len(found) > 1:
             seeds.setdefault(" and ".join(sorted(found)), []).append(str(seed))

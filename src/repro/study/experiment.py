@@ -19,9 +19,10 @@ from repro.study.settings import RunConfig, choices, validated
 class Context:
     """The inputs of `execute(config, context)` besides its config.
 
-    `folder` belongs to the run and survives an interruption: put checkpoints there, and in `folder / "model"` what
-    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` returns
-    the record of a run in the experiment's `needs`, and its folder unless the record is enough.
+    `folder` belongs to the run and survives an interruption. Put checkpoints there, and everything that other
+    runs need into `folder / "model"`. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`.
+    `need(config)` returns the record of a run in the experiment's `needs` and, if that run must leave its model, also
+    its folder.
 
     >>> from dataclasses import fields
     >>> [one.name for one in fields(Context)]
@@ -35,7 +36,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of `execute`; everything in it must be a deterministic function of config, data and machine.
+    """The result of `execute`. Everything in it must be a deterministic function of config, data and machine.
 
     >>> Outcome(metrics={"loss": 2.1}, units={"loss": "nats per token"}, model="counts").documents
     {}
@@ -63,19 +64,19 @@ class Estimate:
     training_tokens: int
     flops: float  # training and evaluation together
     memory_bytes: int  # at the peak
-    seconds: float  # on the device of the scale, see DEVICES
-    note: str = ""  # anything else to know beforehand
+    seconds: float  # on the device of the scale (`DEVICES`)
+    note: str = ""  # anything else to know in advance
 
 
 @dataclass(frozen=True)
 class Rereading:
-    """How the runs of an experiment read another text than its own, for `repro replicate`.
+    """How the runs of an experiment read a text other than their own, for `repro replicate`.
 
-    `settings(configs, name)` gives what changes in these configs, those of one claim, to read the corpus `name`: a
-    mapping for each. `tokens(config)` is the number of tokens that a document needs or, if `trains`, each part of the
-    text. `tokeniser(config)` is that of the models; None if tokens are bytes. `trains`: whether models learn from the
-    text that they are tested on. `learns(config)`: whether a run trains a model on the study's text first.
-    `note(configs)` says how the models and what they read differ from the study.
+    `settings(configs, name)` returns, for each config of a claim, the settings to change so that it reads the corpus
+    `name`. `tokens(config)` is the number of tokens needed in a document or, if `trains`, in each part of the text.
+    `tokeniser(config)` is the tokenizer of the models; None if tokens are bytes. `trains`: whether models learn from
+    the text that they are tested on. `learns(config)`: whether a run first trains a model on the study's text.
+    `note(configs)` says how the models and their input differ from the study.
 
     >>> reading = Rereading(lambda configs, name: [{"corpus": name} for _ in configs], tokens=lambda config: 300)
     >>> reading.settings(["config"], "letters"), reading.trains
@@ -94,13 +95,14 @@ class Rereading:
 class Experiment:
     """A named, parameterized piece of work: one run per grid point and seed.
 
-    `scales` gives the config values of each scale, `grid(scale)` the points (values that vary). `execute(config,
-    context)` does the work. `needs(config)` returns the runs that must be finished first, such as the base model, and
-    `reads(config)` the corpora it reads besides `config.corpus`, such as those that train a tokenizer. Needs in
-    `models_of(config)` must leave their model, for others the record is enough; None: all must leave their model.
-    A value that is set for a key in `selects` keeps the points that have it, instead of replacing it in all of them.
-    `revision` counts how often the effect of the settings has changed since the first records; it is part of the ids.
-    `rereading` says how its runs read another text (`repro replicate`); None: they cannot.
+    `scales` gives the config values of each scale, `grid(scale)` the points (values that vary).
+    `execute(config, context)` does the work. `needs(config)` returns the runs that must be finished first, such as the
+    base model. `reads(config)` names the corpora that it reads besides `config.corpus`, such as those that train a
+    tokenizer. Needed runs in `models_of(config)` must leave their model; for the others, the record is enough. If
+    `models_of` is None, all must leave their model. For a key in `selects`, a value set by the user selects the points
+    with this value; for other keys it replaces the value in every point. `revision` counts how often the effect of the
+    settings has changed since the first records; it is part of the ids. `rereading` says how the runs read another text
+    (`repro replicate`); None: they cannot.
 
     >>> toy = Experiment(name="toy", paper="this book", summary="Counts.", config=RunConfig,
     ...     scales={"smoke": {"corpus": "synthetic-books"}}, execute=print, grid=lambda scale: [{}],
@@ -126,14 +128,14 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """The name under which the registry keeps it."""
+        """Its name in the registry."""
         return self.name
 
     def plan(self, scale: str, sets: Mapping[str, Any] | None = None, seeds: Iterable[int] = (0,)) -> list[RunConfig]:
         """The configs of this scale: grid x seeds, without duplicates.
 
-        Each of `sets` replaces a key in every grid point. A text is read as on the command line ("5", "5,10" for
-        several points, "null", JSON for lists); a Python list gives several points; any other value is taken as is.
+        Each of `sets` replaces a key in every grid point. A string is read as on the command line ("5", "5,10" for
+        several points, "null", JSON for lists), a Python list gives several points, and any other value is used as is.
         Raises ReproError for an unknown scale, key or corpus (with the nearest name) and for values out of range.
         """
         seeds = tuple(seeds)

@@ -1,4 +1,4 @@
-"""How the book presents a paper: its card on the landing page, its row in the README, its part of the contents."""
+"""How the book presents a paper: its card on the landing page, its row in the README, and its part of the contents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from repro.study.rule import Verdict
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of some claims in a sentence. It appears only while all of them have the verdicts that it states.
+    """A sentence with the outcome of some claims. It appears only while all of them have the verdicts in `verdicts`.
 
-    text: names an effect by the place of its claim, such as `{0.effect:+.1%}`. `paper` is the paper's effect, `control`
-    that of the control, `low` and `high` are the ends of the interval. `size`, `paper_size` and `control_size` are the
-    same without a sign.
+    text: refers to a claim by its position in `verdicts`, as in `{0.effect:+.1%}`. `paper` is the paper's effect,
+    `control` the control's effect, and `low` and `high` are the ends of the interval. `size`, `paper_size` and
+    `control_size` are the same effects without a sign.
     """
 
     text: str
     verdicts: dict[str, str] = field(default_factory=dict)  # id of a claim -> its verdict
 
     def written(self) -> str:
-        """The sentence with its numbers; "" if a verdict is another one."""
+        """The sentence with its numbers; "" if the verdicts have changed."""
         found = {id: latest(claim(id))[1] for id in self.verdicts}
         if {id: one.verdict for id, one in found.items()} != self.verdicts:
             return ""
@@ -52,12 +52,12 @@ class Paper:
     name: str  # the method, in a word or two
     cite: str  # its key in book/references.bib
     idea: str  # what it proposes, in a clause
-    part: str  # the part of the book, which papers may share
-    chapters: tuple[int, int]  # the first and the last, planned ones included
+    part: str  # part of the book; papers may share one
+    chapters: tuple[int, int]  # the first and the last, including planned ones
     weights: Callable[[], float] | None = None  # of its largest model, in millions, as printed; None: not printed
     says: str = ""  # what it claims, in a sentence
-    finding: Finding = Finding("")  # what came out here; its claims are the rows of the card
-    headline: Finding = Finding("")  # what a reader should repeat: that of the first paper with one opens the page
+    finding: Finding = Finding("")  # our outcome; its claims are the rows of the card
+    headline: Finding = Finding("")  # what to remember; the landing page opens with the first paper's that has one
 
     @property
     def planned(self) -> set[int]:

@@ -1,4 +1,4 @@
-"""Which runs to make: their needs and states, for the command line and the Snakefile."""
+"""Which runs to make, what they need and what is done, for the command line and the Snakefile."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,14 +31,14 @@ def every_run(scale: str) -> list[RunConfig]:
 
 
 def state(config: RunConfig, results: Path | str | None = None) -> str:
-    """Whether a run is "done" or "to do", or why its record does not count."""
+    """The state of a run: "done", "to do", or the reason why its record does not count."""
     store = Store.for_scale(config.scale, results)
     record = store.look(config)
     return "to do" if record is None else store.stale(record) or "done"
 
 
 def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = None, force: bool = False) -> set[str]:
-    """The keys of finished runs that have to run again because a pending run needs their model and it is not on this
+    """The keys of finished runs that must run again, because a pending run needs their model and it is not on this
     machine. force: all of `configs` are pending."""
     given, again = list(configs), set()
     for config in (*given, *reversed(needed(given))):
@@ -53,7 +53,7 @@ def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = No
 
 
 def known_id(config: RunConfig, results: Path | str | None = None) -> str | None:
-    """The id of a run; without its data, the id of its committed record; without that, None."""
+    """The id of a run. If its data is not here, the id of its committed record, or None without such a record."""
     if Run(config).data_at_hand:
         return Run(config).id
     stored = Store.for_scale(config.scale, results).look(config)
@@ -61,8 +61,8 @@ def known_id(config: RunConfig, results: Path | str | None = None) -> str | None
 
 
 def point(config: RunConfig, plan: list[RunConfig]) -> str:
-    """The fewest settings that distinguish this run in `plan`, in the order of their declaration, without those that
-    are null in this run."""
+    """The fewest settings that distinguish this run in `plan`, in the order of declaration; settings that are null in
+    this run are left out."""
     kind = (config.experiment, config.scale)
     others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
     keys: list[str] = []

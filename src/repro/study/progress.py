@@ -1,4 +1,4 @@
-"""Progress bars with the time left: rich in a terminal, an updated line in a notebook, a line a minute in a log."""
+"""Progress bars with the time left: a bar in a terminal, an updated line in a notebook, a line per minute in a log."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from repro.processes import is_first
 
 
 class TimeIsUp(Exception):
-    """Stops a run at a step because its time is up. A training writes a checkpoint first; an evaluation writes none."""
+    """Stops a run at a step because its time is up. Training writes a checkpoint first; an evaluation writes none."""
 
 
 class Progress:
@@ -42,7 +42,8 @@ class Progress:
 class Bar:
     """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, next to it.
 
-    The first step starts the clock and does not count toward the speed: it is slow, or an earlier run did it.
+    The first step starts the clock and does not count toward the speed, because it may be slow or part of an earlier
+    run.
     """
 
     def __init__(self, display: Any, total: float, description: str, unit: str,
@@ -96,7 +97,7 @@ def _terminal() -> Any:
 
 
 class _Log:
-    """The part of rich's interface that Bar uses, as lines on stderr, one every `every` seconds."""
+    """The part of rich's interface that Bar uses, writing a line to stderr every `every` seconds."""
 
     every = 60.0
 
@@ -131,7 +132,7 @@ class _Log:
             self.write(" · ".join(filter(None, [f"{description} {done / max(total, 1e-9):.0%}{left}", info])))
 
     def remove_task(self, task: int) -> None:
-        """Lines already written stay."""
+        """Does nothing: lines already written stay."""
 
 
 class _Notebook(_Log):
@@ -142,7 +143,7 @@ class _Notebook(_Log):
     def __init__(self) -> None:
         super().__init__()
         self.handle: Any = None
-        self.shown_at = 0.0  # write the first line immediately
+        self.shown_at = 0.0  # so that the first line is written immediately
 
     def start(self) -> None:
         from IPython.display import display

@@ -33,7 +33,7 @@ class Record:
     model: str  # "baseline", "recurrent", ...
     seed: int
     config: dict[str, Any]  # `RunConfig.settings()`
-    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads: other corpora it read
+    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads: other corpora that it read
     needs: dict[str, str]  # id -> digest of the records this run built on
     metrics: dict[str, float]
     units: dict[str, str]
@@ -43,15 +43,15 @@ class Record:
     environment: dict[str, Any]  # `repro.study.runner.environment` on the machine that made it
     digest: str  # sha256 of everything but itself, `cost` and `carried_from`
     cost: dict[str, Any]  # wall_seconds, peak_memory_bytes, resumed, created
-    revision: int = 0  # of its experiment; not in the file while it is 0
-    carried_from: str = ""  # its original id, if the way ids are computed has changed since
+    revision: int = 0  # of its experiment; not stored in the file while it is 0
+    carried_from: str = ""  # its original id, if the computation of ids has changed since
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     @classmethod
     def sealed(cls, **parts: Any) -> "Record":
-        """A record with its schema and digest filled in, equal to what reading its file gives back."""
+        """A record with its schema and digest filled in, identical to the result of reading its file."""
         parts = json.loads(canonical({"schema": SCHEMA, **parts}))
         return cls(**parts, digest=digest(parts))
 
@@ -59,7 +59,7 @@ class Record:
     def read(cls, path: Path) -> "Record":
         """The record in a file; an unchanged file is parsed only once.
 
-        Raises ReproError if it cannot be trusted, with the reason and what to do.
+        Raises ReproError if it cannot be trusted, saying why and what to do.
         """
         try:
             state = path.stat()
@@ -68,7 +68,7 @@ class Record:
         return _read(path, state.st_mtime_ns, state.st_size, state.st_ino)
 
     def write(self, path: Path) -> None:
-        """Write the record to `path`, whole or not at all."""
+        """Write the record to `path`, completely or not at all."""
         parts = {key: value for key, value in asdict(self).items() if key not in _OPTIONAL or value}
         paths.write_atomic(path, json.dumps(parts, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
@@ -92,7 +92,7 @@ def _read(path: Path, *state: int) -> Record:
                           record.revision)
         own_digest = digest(parts)
         _check_names(record)
-        for name, kind in (("cost", dict), ("carried_from", str)):  # the digest does not hold them
+        for name, kind in (("cost", dict), ("carried_from", str)):  # the digest does not cover them
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r:.40}")
     except ReproError as error:
@@ -116,7 +116,7 @@ def _read(path: Path, *state: int) -> Record:
 
 
 def _check_names(record: Record) -> None:
-    """Raise ValueError unless the names that place a record are those of its config, and none is a path."""
+    """Raise ValueError unless the names in a record's path match its config and none of them is a path itself."""
     for name in ("experiment", "scale", "seed"):
         own, other = getattr(record, name), record.config[name]
         if type(own) is not type(other) or own != other:

@@ -1,7 +1,7 @@
 """The registry of experiments, artifacts and claims, which the packages `repro.papers.<paper>` declare.
 
-Packages are discovered by name, and this module knows nothing about their content: adding a paper changes no other
-code. Their modules import nothing heavy at the top, so that `repro list` starts at once.
+Packages are discovered by name, and this module knows nothing about their content, so adding a paper changes no other
+code. Their modules import nothing heavy at the top level, so that `repro list` starts immediately.
 """
 
 import importlib
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from repro.errors import ReproError, unknown
 
 PACKAGE = "repro.papers"
-SHARED = "base"  # the package that is no paper: what the papers' experiments start from
-NEEDED = ("paper", "experiment", "artifact", "claim")  # what the package of a paper declares, one or more of each
+SHARED = "base"  # a package that is not a paper, but the starting point of the papers' experiments
+NEEDED = ("paper", "experiment", "artifact", "claim")  # what the package of a paper must declare, one or more of each
 Declared = TypeVar("Declared")
 _declared: dict[type, dict[str, Any]] = {}
-_modules: dict[tuple[type, str], str] = {}  # where each was declared
+_modules: dict[tuple[type, str], str] = {}  # the module that declares each
 
 
 def register(*declarations: Any) -> None:
@@ -59,13 +59,13 @@ def declared(kind: type[Declared]) -> dict[str, Declared]:
 
 
 def package(declaration: Any) -> str:
-    """The package that declares it, such as "yoshida2020" or "base"; "" if it is outside `repro.papers`."""
+    """The package that declares it, such as "yoshida2020" or "base"; "" if it is declared outside `repro.papers`."""
     module = _modules[type(declaration), declaration.id]
     return module.removeprefix(f"{PACKAGE}.").partition(".")[0] if module.startswith(f"{PACKAGE}.") else ""
 
 
 def packages() -> list[str]:
-    """The names of all packages of papers."""
+    """The names of all packages in `repro.papers`."""
     papers = importlib.import_module(PACKAGE)
     return sorted(found.name for found in pkgutil.iter_modules(papers.__path__) if found.ispkg)
 
@@ -80,7 +80,7 @@ def title(paper: str) -> str:
 
 
 def cited(paper: str) -> str:
-    """A paper as a text cites it, such as "Yoshida et al. (2020)"; the name itself if no authors are known."""
+    """A paper's citation, such as "Yoshida et al. (2020)"; the name itself if the authors are not known."""
     found = re.match(r"(.+?) (\(\d{4}\))", title(paper))
     if not found:
         return paper
@@ -90,7 +90,7 @@ def cited(paper: str) -> str:
 
 @cache
 def _discover() -> None:
-    """Import every module of every package of a paper once, those of its subpackages too."""
+    """Import every module of every package, including subpackages, once."""
     for name in packages():
         paper = importlib.import_module(f"{PACKAGE}.{name}")
         for module in pkgutil.walk_packages(paper.__path__, f"{paper.__name__}."):  # in alphabetical order
@@ -100,7 +100,7 @@ def _discover() -> None:
 
 
 def _check_whole(paper: str) -> None:
-    """Raise ReproError for a paper's package that lacks something, or whose `Paper` has another id."""
+    """Raise ReproError if a paper's package lacks a declaration, or if its `Paper` has another id."""
     found = {_kind(kind): names for kind, names in _declared.items()
              if any(package(one) == paper for one in names.values())}
     for needed in NEEDED:

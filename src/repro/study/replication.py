@@ -1,4 +1,4 @@
-"""Judge a claim on a reader's own text: the same measure, the same rule, the study's own models where it has them."""
+"""Judge a claim on a reader's own text, with the study's measure, rule and, where it has them, models."""
 
 import re
 import sys
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from repro.data.own_text import OwnText
 
 DOCUMENTS = 5  # the fewest units for which the coverage of the rule's intervals was simulated
-KNOWN = 0.4  # of a document's words have to be one token each; in English books 0.64 to 0.85 are, in German text 0.33
-SAMPLE = 20_000  # characters of each document in which they are counted
+KNOWN = 0.4  # least share of a document's words that are one token; English books have 0.64 to 0.85, German text 0.33
+SAMPLE = 20_000  # characters per document that are checked for this
 WORD = re.compile(r"[^\W\d_]+")
-NAMED = 3  # documents or claims in one message
-ANY = "synthetic-books"  # in place of a reader's text: a corpus that is on every machine
-MARK = 8  # digits of a fingerprint in the name of a folder
+NAMED = 3  # most documents or claims named in one message
+ANY = "synthetic-books"  # a corpus that is on every machine, as a placeholder for a reader's text
+MARK = 8  # digits of the fingerprint in a folder's name
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Replication:
     study_corpus: str
     study: Verdict
     records: tuple[str, ...]  # ids
-    folder: Path  # where they are
+    folder: Path  # that contains them
     note: str = ""
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each verdict: the study's, then that on the reader's text."""
+        """One row per verdict: the study's, then the verdict on the reader's text."""
         return [row(self.claim, f"the study: {self.study_corpus}", self.study_scale, self.study),
                 row(self.claim, f"yours: {self.corpus}", self.scale, self.found, self.note)]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All fields, for JSON."""
         study, yours = self.rows()
         return {"claim": self.claim.id, "sentence": self.claim.sentence, "study": study,
                 "yours": yours | {"corpus": self.corpus, "fingerprint": self.fingerprint,
@@ -81,14 +81,14 @@ def replicate(claim: Claim, folder: Path | str, scale: str | None = None, result
               progress: bool = True) -> Replication:
     """Measure `claim` on the .txt files in `folder`, and judge it by the rule of the study.
 
-    scale: None takes `small` for a claim that only scores text, and `smoke` for one whose models learn from it.
-    results: the folder of the new records; default: one in `build/replications/`, named like the corpus and its
-    fingerprint. Models are those of the study. At scales other than `smoke` they must be here; nothing trains them.
-    progress: whether to say on standard error what a training will take, and to show bars on a terminal. `smoke` gives
-    no verdict: it shows that the code runs.
+    scale: None means `small` for a claim that only scores text, and `smoke` for a claim whose models learn from it.
+    results: the folder for the new records; default: a folder in `build/replications/` named after the corpus and its
+    fingerprint. The models are the study's. At scales other than `smoke` they must already be here; nothing trains
+    them. progress: whether to print the expected training time on standard error, and to show bars on a terminal.
+    `smoke` gives no verdict; it only shows that the code runs.
 
-    Raises ReproError for a claim that cannot be replicated, saying why; for text that is too short, too little or not
-    in the models' language (`check_text`); and for a folder of records that belongs to the study.
+    Raises ReproError for a claim that cannot be replicated, with the reason; for text that is too short, has too few
+    documents or is not in the models' language (`check_text`); and if `results` is inside the study's own records.
     """
     from repro.data.own_text import own_text
     from repro.data.registry import also
@@ -131,7 +131,7 @@ def replicate(claim: Claim, folder: Path | str, scale: str | None = None, result
 
 
 def why_not(claim: Claim, scale: str | None = None) -> str:
-    """Why a claim cannot be judged on another text; "" if it can. scale: the only one to consider."""
+    """Why a claim cannot be judged on another text; "" if it can. scale: consider only this scale."""
     if claim.unit == "exact":
         return "it compares counts or printed numbers, which no text changes"
     for one in claim.scales if scale is None else [scale]:
@@ -160,8 +160,8 @@ def _reading(claim: Claim) -> Rereading:
 
 @caching()
 def judgeable(scale: str, results: Path | str | None = None) -> tuple[list[Claim], list[Claim]]:
-    """The claims that get a verdict on another text at `scale`: those whose models and corpora are here, and those
-    whose models learn from that text first. None at `smoke`."""
+    """The claims that get a verdict on another text at `scale`: first those whose models and corpora are here, then
+    those whose models learn from that text first. Both are empty at `smoke`."""
     here, learning, lacking = [], [], {}
     for claim in claims():
         if scale not in claim.scales or scale not in claim.means_at or why_not(claim) or why_not(claim, scale):
@@ -180,7 +180,7 @@ def judgeable(scale: str, results: Path | str | None = None) -> tuple[list[Claim
 
 
 def _others(scale: str | None, results: Path | str | None) -> str:
-    """Which claims can be judged, as the end of a message."""
+    """The end of a message, which lists the claims that can be judged."""
     if scale == "smoke":
         return " No claim gets a verdict at smoke; `repro replicate --list` names those that get one at small."
     scale = scale or "small"
@@ -192,7 +192,7 @@ def _others(scale: str | None, results: Path | str | None) -> str:
 
 
 def training(claim: Claim, scale: str) -> str:
-    """How many models a replication of `claim` trains on the text, and the estimated time."""
+    """How many models a replication of `claim` trains on the text, and the estimated time, as text."""
     from repro.study.budget import duration
 
     configs, seeds = claim.needed(scale), len(seeds_of(claim))
@@ -233,19 +233,20 @@ def _notes(claim: Claim, scale: str, study_scale: str, study: Verdict) -> list[s
 
 
 def seeds_of(claim: Claim) -> range:
-    """The seeds that a replication runs: as many as the claim needs; one if the same weights are compared."""
+    """The seeds that a replication runs: the number that the claim needs, or one if the same weights are compared."""
     return range(1 if claim.same_weights else claim.seeds)
 
 
 def _configs(claim: Claim, scale: str, corpus: str) -> list[tuple[RunConfig, RunConfig]]:
-    """The configs that judge a claim, each with the same one on the corpus of the reader."""
+    """The configs that judge a claim, each paired with the same config on the reader's corpus."""
     needed = claim.needed(scale)
     changed = dict(zip((one.key for one in needed), _reading(claim).settings(needed, corpus), strict=True))
     return [(config, validated(type(config), config.model_dump() | changed[config.key])) for config in needed]
 
 
 def _lacking(configs: Sequence[RunConfig], reading: Rereading, results: Path | str | None) -> str:
-    """Why these runs cannot start: they train models on the study's text, or need models that are not here; or ""."""
+    """Why these runs cannot start: they first train on the study's text, or need models that are not here; "" if they
+    can."""
     learning = [config for config in configs if reading.learns(config)]
     if learning:
         return (f"{len(learning)} of {len(configs)} runs of {learning[0].experiment} at {learning[0].scale} train a "
@@ -261,10 +262,10 @@ def _lacking(configs: Sequence[RunConfig], reading: Rereading, results: Path | s
 
 
 def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
-    """Raise ReproError for text on which `claim` cannot be measured at `scale`.
+    """Raise ReproError if `claim` cannot be measured on this text at `scale`.
 
-    For fewer documents than an interval needs; for a document with too few tokens, or in a language that the study's
-    tokenizer does not know. For a text that trains models, if a part of it is too short.
+    The reasons: too few documents for an interval; a document with too few tokens, or in a language that the study's
+    tokenizer does not know; for a text that trains models, a part that is too short.
     """
     reading, configs = _reading(claim), claim.needed(scale)
     least, n_documents = max(map(reading.tokens, configs)), len(text.files)
@@ -296,7 +297,7 @@ def check_text(claim: Claim, scale: str, text: "OwnText") -> None:
 
 
 def _named(documents: Sequence[str]) -> str:
-    """The first of some documents, and how many more there are."""
+    """The names of the first few documents, and the number of the others."""
     more = f" and {len(documents) - NAMED} more" if len(documents) > NAMED else ""
     return f"{', '.join(documents[:NAMED])}{more}"
 
@@ -308,13 +309,13 @@ def n_tokens(coder: Any, text: str, enough: int) -> int:
 
 
 def known_words(coder: Any, texts: Sequence[str]) -> float:
-    """The share of the words of `texts` that a tokenizer knows: that are, with the blank before them, one token.
+    """The share of the words of `texts` that a tokenizer knows, i.e. encodes as one token with the space before them.
 
     >>> from repro.data import train_bpe
     >>> known_words(train_bpe(["the cat sat"] * 9, 300), ["the cat sat on the mat"])
     0.6666666666666666
     """
-    if coder.name == "word":  # encodes no word that it does not know
+    if coder.name == "word":  # it cannot encode unknown words
         words, vocabulary = [word for text in texts for word in text.split()], coder.backend.get_vocab()
         return sum(word in vocabulary for word in words) / max(1, len(words))
     n = known = 0
@@ -328,7 +329,7 @@ def known_words(coder: Any, texts: Sequence[str]) -> float:
 
 def _judged(claim: Claim, scale: str, configs: Sequence[tuple[RunConfig, RunConfig]], place: Path,
             progress: bool) -> tuple[Verdict, list[Record]]:
-    """The verdict on the reader's text, and the records behind it, made where they are missing."""
+    """The verdict on the reader's text, and the records behind it; missing records are made."""
     seeds, records, positive = seeds_of(claim), [], []
     todo = [(own, mine.model_copy(update={"seed": seed})) for own, mine in configs for seed in seeds]
     for number, (own, mine) in enumerate(todo, 1):
@@ -339,7 +340,7 @@ def _judged(claim: Claim, scale: str, configs: Sequence[tuple[RunConfig, RunConf
             records.append(record)
         if claim.assay and claim.assay.where(own):
             positive.append(record)
-    found = claim.judge(records, positive)  # one claim: it shares its error with no family
+    found = claim.judge(records, positive)  # a single claim shares its error with no family
     return (found if scale in claim.means_at else replace(found, verdict=MACHINERY, because=())), records + positive
 
 

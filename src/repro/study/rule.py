@@ -1,12 +1,12 @@
 """The rule that judges every claim: one pure function of the measured effects.
 
-Seeds and units (documents, books, stretches of text) are crossed: every seed reads the same units. So the variance of
-the mean effect has three parts: that of the seeds over their number, that of the units over theirs, and the residual of
-each single number. A t interval over seeds alone misses what the seeds share; a percentile bootstrap over both (Sellam
-et al. 2022) covers 75 to 90% with three seeds. Here the mean squares of a two-way analysis of variance give the
-variance, Satterthwaite's formula gives its degrees of freedom, and no interval is shorter than that over seeds alone or
-units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95% intervals cover at least 93.7%
-(`tests/study/test_rule.py`).
+Seeds and units (documents, books, stretches of text) are crossed: every seed reads the same units. The variance of the
+mean effect therefore has three parts: the variance of the seeds divided by their number, that of the units divided by
+theirs, and the residual of each single number. A t interval over seeds alone misses what the seeds share; a percentile
+bootstrap over both (Sellam et al. 2022) covers 75 to 90% with three seeds. Here the mean squares of a two-way analysis
+of variance give the variance, Satterthwaite's formula gives its degrees of freedom, and no interval is shorter than the
+interval over seeds alone or units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95% intervals cover at
+least 93.7%
 """
 
 import math
@@ -25,15 +25,15 @@ NOT_RUN, OPEN, NOT_TESTABLE = "not run", "open", "not testable here"
 REPRODUCED, SMALLER = "reproduced", "reproduced, smaller"
 NOT_REPRODUCED, INCONCLUSIVE = "not reproduced", "inconclusive"
 MACHINERY = "machinery works"  # the verdict at smoke
-CONTROL_TOO, NO_ROOM, TOO_NOISY = "the control shows it too", "no room", "too noisy"  # why a claim is not testable
-SEEDS = 3  # that a verdict needs, unless its claim asks for more
+CONTROL_TOO, NO_ROOM, TOO_NOISY = "the control shows it too", "no room", "too noisy"  # reasons
+SEEDS = 3  # for a verdict, unless its claim needs more
 ERROR = 0.05  # shared among the claims of a family
-DETECTABLE = 2.8  # standard errors: with many degrees of freedom, four of five repetitions detect such an effect
+DETECTABLE = 2.8  # standard errors: with many degrees of freedom, 80% of repetitions detect such an effect
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of records about a claim: a word, the effect with its interval, and the reasons.
+    """The verdict of records on a claim: a word, the effect with its interval, and the reasons.
 
     >>> verdict = judge([[-0.031, -0.027, -0.030]], "lower", paper_effect=-0.05, seeds=1)
     >>> verdict.verdict, verdict.n_units, verdict.measured
@@ -43,28 +43,28 @@ class Verdict:
     verdict: Literal["reproduced", "reproduced, smaller", "not reproduced", "inconclusive", "not testable here", "open",
                      "not run", "machinery works"]
     effect: float | None = None
-    low: float | None = None  # None for one number of one seed, where more are needed
+    low: float | None = None  # None for a single number from one seed where several seeds are needed
     high: float | None = None
-    reason: Literal["", "the control shows it too", "no room", "too noisy"] = ""  # why it is not testable here
-    testable: bool = False  # whether an effect of the paper's share of the room could have been seen
-    detectable: float | None = None  # the smallest effect that these seeds and units would show; no sign
-    exact: bool = False  # no chance is involved: low and high are the effect
+    reason: Literal["", "the control shows it too", "no room", "too noisy"] = ""  # why the claim is not testable here
+    testable: bool = False  # whether an effect of the paper's share of the room would have been detected
+    detectable: float | None = None  # the smallest effect that these seeds and units could detect; no sign
+    exact: bool = False  # no randomness is involved: low and high equal the effect
     paper_effect: float | None = None
     control: float | None = None  # the mean effect without the mechanism
     null: float = 0.0
-    room: float | None = None  # what the assay moved
-    paper_room: float | None = None  # what it moves in the paper
-    expected: float | None = None  # the paper's share of our room, or what there was room for; no sign
-    bar: float | None = None  # a success has to reach half of this; no sign
+    room: float | None = None  # how far the assay moved the score
+    paper_room: float | None = None  # how far it moves the score in the paper
+    expected: float | None = None  # the effect expected here from the paper's effect and rooms; no sign
+    bar: float | None = None  # an effect must reach half of this to count as reproduced in full; no sign
     unit: str = ""  # of the effect, in words
-    style: Literal["difference", "ratio", "value"] = "difference"  # how its numbers are written
+    style: Literal["difference", "ratio", "value"] = "difference"  # format of its numbers
     n_seeds: int = 0
     n_units: int = 0
     n_blocks: int = 0  # blocks of neighboring stretches; 0: units count one by one
-    p: float | None = None  # against no effect; with a control the larger of two. For `holm`
-    note: str = ""  # what a reader has to know about these numbers
-    because: tuple[str, ...] = ()  # why this verdict, with the names of other fields in braces
-    commands: tuple[str, ...] = ()  # that make the runs that are missing
+    p: float | None = None  # against no effect; with a control, the larger of two; used by `holm`
+    note: str = ""  # a remark that readers need with these numbers
+    because: tuple[str, ...] = ()  # reasons for the verdict, with the names of other fields in braces
+    commands: tuple[str, ...] = ()  # commands for the missing runs
 
     def write(self, number: float) -> str:
         """A number in the style of this verdict."""
@@ -95,13 +95,13 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """All of it in one line: the effect with its interval and unit, the reasons, and what to run."""
+        """Everything in one line: the effect with its interval and unit, the reasons, and the commands to run."""
         effect = f"{self.measured} {self.unit}".strip() if self.measured else ""
         return ": ".join(filter(None, ("; ".join(filter(None, (effect, self.reasons))), "; ".join(self.commands))))
 
 
 def in_style(number: float, style: str) -> str:
-    """A number of a verdict: "ratio" is a relative change in %, "difference" has a sign, "value" has none if positive.
+    """A number of a verdict: "ratio" is a relative change in %, "difference" has a sign, "value" only a minus sign.
 
     >>> in_style(-0.0234, "ratio"), in_style(0.0234, "difference"), in_style(2.0, "value")
     ('-2.34%', '+0.0234', '2')
@@ -118,29 +118,30 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     """The verdict on a claim that effects lie below ("lower") or above ("higher") `null`.
 
     effects: (seeds, units), or (units,) for a single seed, or one number. paper_effect: with its sign, in the same
-    unit. control: the same effects without the mechanism, (seeds, units), or (seeds, 1) for one number per seed.
-    room: how far a positive control moves the score, without a sign; paper_room: how far it moves in the paper. seeds:
-    the number needed; 1 if the same weights are compared. family: the number of claims that share one error of 5%.
-    stretches: whether units are neighboring stretches of one text, which resemble each other; then blocks of neighbors
-    are the units of the interval.
+    unit. control: the same effects without the mechanism, (seeds, units), or (seeds, 1) for one number per seed. room:
+    how far a positive control moves the score, without a sign; paper_room: how far it moves the score in the paper.
+    seeds: the number needed; 1 if the same weights are compared. family: the number of claims that share one error of
+    5%. stretches: whether units are neighboring stretches of one text, which resemble each other; the interval then
+    uses blocks of neighbors as units.
 
-    The effect is compared with the paper's as a share of the room: here the paper's share amounts to
-    `room * min(1, paper_effect / paper_room)`. If the paper does not print its room, a success has to reach half of the
-    paper's effect itself, and a failure has to stay below half of the room here.
+    The effect is compared with the paper's effect as a share of the room: here the paper's share amounts to
+    `room * min(1, paper_effect / paper_room)`. If the paper does not print its room, a success must reach half of the
+    paper's effect itself, and a failure must stay below half of the smaller of this effect and our room.
 
     The first of these that applies decides (a claim with missing runs is "not run" before all of them). With a control
-    there are two intervals, of the effects and of the effects minus the control: an effect counts only beyond it.
+    there are two intervals, one of the effects and one of the effects minus the control; an effect must go beyond the
+    control to count.
     "open": there are fewer seeds than needed.
     "reproduced": every interval lies on the claimed side of `null` (of 0, minus the control).
     "reproduced, smaller": the same, but one interval lies wholly below half of the paper's share.
     "not reproduced": one interval lies wholly on the other side; or it reaches `null`, at the level of the family and
     at that of one claim, and lies wholly below half of the paper's share.
-    "not testable here", with a reason. "the control shows it too": the effects lie on the claimed side, and so does the
-    control. "no room": the assay moves nothing, or less than the paper's effect where the paper's room is
-    not known. "too noisy": the paper's share could not be detected (2.8 standard errors).
+    "not testable here", with a reason. "the control shows it too": both the effects and the control lie on the claimed
+    side. "no room": the assay moves nothing, or moves less than the paper's effect where the paper's room is not known.
+    "too noisy": the paper's share could not be detected (2.8 standard errors).
     "inconclusive": none of these.
-    All distances are measured from `null`, including the paper's effect. Effects that are all equal are exact; if one
-    seed is enough, so is a single number.
+    All distances, including the paper's effect, are measured from `null`. Effects that are all equal are exact; if one
+    seed is enough, a single number is also exact.
 
     Raises ReproError for arrays that are empty, not finite or of different shapes, for an unknown direction, for a
     paper effect that contradicts the direction, and for a paper room that is not above 0.
@@ -182,10 +183,10 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     whole, *rest = intervals = [_interval(values, family) for values in measured]
     beyond = rest[0] if rest else None
     expected, detectable = _expected(paper, room, paper_room), DETECTABLE * whole.error
-    bar = paper if paper_room is None else expected  # a success has to reach half of this
+    bar = paper if paper_room is None else expected  # a success must reach half of this
     no_room = room is not None and (room <= 0 or paper_room is None and paper is not None and room < paper)
     noisy = [one for one in intervals if expected is not None and DETECTABLE * one.error > expected]
-    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # without its family
+    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # with an error of its own
     failed = [one for one, plain in zip(intervals, alone, strict=True)
               if one.high < 0 or plain.low <= 0 and expected and one.high < expected / 2]
     verdict, reason, because = INCONCLUSIVE, "", []
@@ -216,7 +217,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         because.append(f"{ours} of the room, {theirs} in the paper")
     because += ["without the mechanism {control}"] * (control is not None)
     exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())
-    unsure = effects.size == 1 < seeds  # one number of one seed shows no spread
+    unsure = effects.size == 1 < seeds  # a single number from one seed has no spread
     effect = float(effects[0, 0] if exact else effects.mean())
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
     return Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
@@ -249,7 +250,8 @@ def blocks(values: "np.ndarray") -> "np.ndarray":
 
 
 def _expected(paper: float | None, room: float | None, paper_room: float | None) -> float | None:
-    """The paper's share of our room, or the room if the paper prints none. None if the paper prints no effect."""
+    """The paper's share of our room; without a printed room, the paper's effect up to our room. None without an
+    effect."""
     if paper is None or room is None:
         return paper
     if room <= 0:
@@ -258,8 +260,8 @@ def _expected(paper: float | None, room: float | None, paper_room: float | None)
 
 
 def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | None", family: int, alone: bool) -> str:
-    """How a claim failed. `alone`: the effects failed by themselves, not only minus the control. "opposite" requires
-    that masking the mechanism clearly removes most of the effect."""
+    """How a claim failed. `alone`: the effects themselves failed, not only the effects minus the control. "opposite"
+    requires that masking the mechanism clearly removes most of the effect."""
     if not alone:
         return "no more than its control"
     if whole.high >= 0:
@@ -270,10 +272,10 @@ def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | N
 
 
 def holm(p: Sequence[float]) -> list[int]:
-    """How many claims each member of a family shares the error with (Holm 1979), given the `p` of each; 1 if not run.
+    """For each claim of a family, how many claims share the error (Holm 1979), given the `p` of each (1 if not run).
 
-    The smallest p is compared at the level of all claims, the next at one fewer, and so on. From the first p that is
-    not small enough, the level stays the same.
+    The smallest p is compared at the level for all claims, the next at the level for one claim fewer, and so on. From
+    the first p that is not small enough, the level stays the same.
     """
     shares, share, held = [0] * len(p), len(p), False
     for rank, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
@@ -294,16 +296,16 @@ class _Interval(NamedTuple):
 def _interval(values: "np.ndarray", family: int) -> _Interval:
     """The interval of the mean of (seeds, units) at the level 1 - 0.05 / family."""
     import numpy as np
-    from scipy.special import stdtr, stdtrit  # Student's distribution; scipy.stats takes two seconds to import
+    from scipy.special import stdtr, stdtrit  # Student's t; importing scipy.stats takes two seconds
 
     mean, (n_seeds, n_units) = float(values.mean()), values.shape
     size = np.abs(values).max()
-    if np.ptp(values) <= 1e-12 * size:  # equal, to rounding
+    if np.ptp(values) <= 1e-12 * size:  # equal up to rounding
         return _Interval(mean, mean, 0.0, float(mean == 0))
-    values, mean = values / size, mean / size  # so that no square is too small or too large for a float
+    values, mean = values / size, mean / size  # so that squares do not underflow or overflow
     of_seeds, of_units = values.mean(1, keepdims=True) - mean, values.mean(0, keepdims=True) - mean
     rest, free = values - mean - of_seeds - of_units, (n_seeds - 1, n_units - 1)
-    # The squared error of the mean from seeds alone and from units alone. The residual `rest` is part of both.
+    # The squared error of the mean from seeds alone and from units alone. Both contain the residual `rest`.
     seeds, units = (float((part**2).mean()) / max(n, 1) for part, n in zip((of_seeds, of_units), free, strict=True))
     twice = float((rest**2).mean()) / max(free[0] * free[1], 1)
     ways = [(square, n) for square, n in ((seeds, free[0]), (units, free[1]), (twice, free[0] * free[1]))
@@ -322,7 +324,7 @@ def _matrix(name: str, values) -> "np.ndarray":
 
     try:
         found = np.asarray(values, float)
-    except (TypeError, ValueError, RuntimeError):  # of torch, for a tensor that requires a gradient
+    except (TypeError, ValueError, RuntimeError):  # from torch, for a tensor that requires a gradient
         raise ReproError(f"{name} are not an array of numbers; give (seeds, units), with the same units for each "
                          "seed.") from None
     found = found.reshape((1,) * (2 - found.ndim) + found.shape) if found.ndim < 2 else found

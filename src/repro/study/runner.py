@@ -28,13 +28,13 @@ from repro.study.store import Store, where
 
 def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False,
         until: Callable[[], bool] | None = None) -> Record:
-    """The record of `config`: read from the store, or made by running first the runs it needs and then itself.
+    """The record of `config`, read from the store or made by running it after the runs it needs.
 
     `results` is the folder of the store (default: `repro.paths.results(scale)`, where needed runs are also looked up).
     `force` runs it from the start even if a record exists, and replaces that record. `until` is called at every step;
-    if it returns True, the time is up: a training run writes a checkpoint, and the run raises TimeIsUp. A run that was
-    stopped or killed continues from its last checkpoint when called again. Everything after that checkpoint is done
-    again, including evaluations, which write none. Raises ReproError for missing data, records that cannot be trusted
+    if it returns True, the time is up: a training run writes a checkpoint, and the run raises TimeIsUp. When called
+    again, a stopped or killed run continues from its last checkpoint. Everything after that checkpoint is repeated,
+    including evaluations, which write no checkpoint. Raises ReproError for missing data, records that cannot be trusted
     and full disks.
 
     >>> from repro.papers.example import EXPERIMENT
@@ -48,7 +48,7 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
 
 def model_folder(config: RunConfig, results: Path | str | None = None, progress: bool = True,
                  until: Callable[[], bool] | None = None) -> Path:
-    """The folder of the model of `config`; runs it, or runs it again, if the model is not here.
+    """The folder of the model of `config`; if the model is not here, runs `config`, even if it has a record.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> model_folder(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False).name
@@ -61,7 +61,7 @@ def model_folder(config: RunConfig, results: Path | str | None = None, progress:
 def kept_model(config: RunConfig) -> Path | None:
     """The folder of the model stored next to the record of `config`; None if there is none. Never runs anything.
 
-    Raises ReproError for weights that are not the record's.
+    Raises ReproError if the weights are not those that the record names.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> kept_model(EXPERIMENT.plan("smoke")[0]) is None  # word counts have no weights
@@ -76,7 +76,7 @@ def kept_model(config: RunConfig) -> Path | None:
 def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
     """Whether `model_folder` can return the model of a finished run without running it again.
 
-    Raises ReproError for weights that are not the record's.
+    Raises ReproError if the weights are not those that the record names.
     """
     stores = Store.for_scale(config.scale, results), Store.for_scale(config.scale)
     found = [(store, record) for store in stores if (record := store.get(config))]
@@ -88,7 +88,7 @@ def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
 
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
-    """The record of `config` and its folder; None for the folder unless `with_folder` or it had to run."""
+    """The record of `config` and its folder; the folder is None unless `with_folder` is set or the run was made."""
     store = Store.for_scale(config.scale, results)
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
@@ -128,7 +128,7 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
             again = stored and not force
             if again:
                 _same(stored, record, store.path(stored))
-            record.write(folder / "record.json")  # before the store: a run with a record there is not made again
+            record.write(folder / "record.json")  # before the store, so that a killed run is not repeated
             if not again:
                 store.put(record, folder / "model")
             elif stored.digest == record.digest:
@@ -140,16 +140,16 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
 
 
 def give_back() -> None:
-    """Return freed memory to the system. The allocator settings in the Makefile keep it, and a process that made twenty
-    runs grew to 11 GB. Does nothing if the C library has no such call."""
+    """Return freed memory to the system. With the allocator settings in the Makefile, the process would keep it: a
+    process that made twenty runs grew to 11 GB. Does nothing if the C library has no such call."""
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _beside(config: RunConfig, store: Store, stored: Record | None, folder: Path) -> tuple[Record, Path] | None:
-    """The record and the folder of a run whose weights are stored next to it, in `store` or the default store of its
-    scale. The folder is `folder` if the same run finished there, because it may hold more than the weights.
+    """The record and the folder of a run whose weights are stored next to it, in `store` or in the default store of its
+    scale. If the same run finished in `folder`, returns `folder`, which may hold more than the weights.
 
     Also puts the record into `store`.
     """
@@ -169,7 +169,7 @@ def _found(config: RunConfig, store: Store, folder: Path, force: bool,
 
     Empties the folder if the run is forced or its content is stale.
     """
-    stored = store.get(config)  # another command may have finished it while this one waited
+    stored = store.get(config)  # another command may have finished it in the meantime
     finished = folder / "record.json"
     if force or (finished.exists() and store.stale(Record.read(finished))):
         shutil.rmtree(folder, ignore_errors=True)
@@ -184,7 +184,7 @@ def _found(config: RunConfig, store: Store, folder: Path, force: bool,
 
 
 def _same(stored: Record, again: Record, path: Path) -> None:
-    """Raise ReproError if the same machine gave another record. On another machine, floats may round differently."""
+    """Raise ReproError if one machine made two different records. On another machine, floats may round differently."""
     if stored.digest == again.digest or stored.environment != again.environment:
         return
     changed = [f"{name} {stored.metrics.get(name)} -> {value}" for name, value in again.metrics.items()
@@ -212,9 +212,9 @@ def _record(run: Run, outcome: Outcome, needs: dict[str, str], cost: dict[str, A
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions that can change a number in a record.
+    """The properties of the machine and the versions that can change a number in a record.
 
-    Older records lack `float32` and `bf16` and count as another machine's, because their floats may round
+    Older records lack `float32` and `bf16`. They count as records of another machine, because their floats may round
     differently.
     """
     import torch
@@ -228,13 +228,13 @@ def environment() -> dict[str, Any]:
         "cpu": model_name(), "threads": torch.get_num_threads(),
         "processes": processes.count(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "float32": float32_path(),  # of large products in scoring on a CPU
-        "bf16": "native" if has_bf16() else "emulated",  # by the CPU, where a config's precision is bf16
+        "float32": float32_path(),  # how a CPU computes large products in scoring
+        "bf16": "native" if has_bf16() else "emulated",  # of the CPU, for configs with bf16 precision
     }
 
 
 def _peak_memory() -> int:
-    """Bytes: of the accelerator where one is used, else of this process since it started."""
+    """Peak memory in bytes: of the accelerator if one is used, otherwise of this process since it started."""
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
@@ -243,9 +243,9 @@ def _peak_memory() -> int:
 
 @contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """One command at a time works in `folder`; a second one waits. The lock dies with its process.
+    """Let one command at a time work in `folder`; a second one waits. The lock is released when its process ends.
 
-    With torchrun, only the first process takes the lock; the others use its findings.
+    With torchrun, only the first process takes the lock; the others use its results.
     """
     if not processes.is_first():
         yield
@@ -260,5 +260,5 @@ def _exclusive(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        fcntl.flock(lock, fcntl.LOCK_UN)  # `close` alone leaves it to a process that was forked within
+        fcntl.flock(lock, fcntl.LOCK_UN)  # `close` alone would leave the lock to a process forked inside
         lock.close()

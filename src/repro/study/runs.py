@@ -35,13 +35,13 @@ class Run:
 
     @property
     def models(self) -> list[RunConfig]:
-        """Those of its `needs` that must leave their model."""
+        """The `needs` that must leave their model."""
         of = self.experiment.models_of
         return self.needs if of is None else of(self.config)
 
     @property
     def command(self) -> str:
-        """The shell command that makes it: it sets every key that varies in the experiment's grid."""
+        """The shell command that makes it, with every key that varies in the experiment's grid."""
         config = self.config
         values = config.model_dump(mode="json")
         plan = [other.model_dump(mode="json") for other in self.experiment.plan(config.scale)]
@@ -56,8 +56,8 @@ class Run:
     def id(self) -> str:
         """16 hex digits: a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
-        If its weights are stored next to its record, no corpus is needed: without the corpora, the id comes from that
-        record. Otherwise raises ReproError if its corpus, or that of a run it needs, is not on this machine.
+        If its weights are stored next to its record, no corpus is needed: without the corpora, that record gives the
+        id. Otherwise raises ReproError if its corpus, or the corpus of a run it needs, is not on this machine.
         """
         if not self._data_here and (kept := self._with_weights):
             return kept.id
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Name -> fingerprint of the corpora that it reads besides its own. Raises ReproError for an absent one."""
+        """The fingerprints of the other corpora it reads, by name. Raises ReproError if one is not on this machine."""
         return {name: _fingerprint(name) for name in self.experiment.reads(self.config)}
 
     @property
@@ -85,9 +85,9 @@ class Run:
     @property
     @cached
     def _with_weights(self) -> Record | None:
-        """The record with these settings that has weights next to it, among those of its scale, on any data.
+        """The record with these settings that has weights next to it, among the records of its scale, on any data.
 
-        Raises ReproError for two of them, and for a record that cannot be trusted.
+        Raises ReproError if there are two, and for a record that cannot be trusted.
         """
         settings = canonical(self.config.settings())
         same = [record for record in _records_with_weights(self.config.experiment, self.config.scale)

@@ -13,7 +13,7 @@ from repro.errors import ReproError, short
 
 SCALES = ("smoke", "small", "pretrained", "medium", "paper")
 COMMITTED = ("paper", "medium", "pretrained", "small")  # scales with committed records, the largest first
-DEVICES = {"smoke": "one CPU core", "small": "one CPU core"} | dict.fromkeys(SCALES[2:], "one GPU")  # of estimates
+DEVICES = {"smoke": "one CPU core", "small": "one CPU core"} | dict.fromkeys(SCALES[2:], "one GPU")  # for estimates
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RunConfig(BaseModel):
 
     @property
     def key(self) -> str:
-        """16 hex digits that identify a run before its data is here: a hash of all its settings."""
+        """16 hex digits that identify a run even if its data is not here: a hash of all its settings."""
         return sha256(self.model_dump(mode="json"))[:16]
 
     def settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The records in a folder, and which of them belong to a config."""
+"""The records in a folder, and how to find those of a config."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,11 @@ class Store:
 
     @classmethod
     def for_scale(cls, scale: str, results: Path | str | None = None) -> "Store":
-        """The store in `results`, by default where records of `scale` belong."""
+        """The store in `results`; by default, the store for records of `scale`."""
         return cls(Path(results or paths.results(scale)))
 
     def path(self, record: Record) -> Path:
-        """Where `record` belongs."""
+        """The file of `record`."""
         return self.folder / record.scale / record.experiment / f"{record.id}.json"
 
     def put(self, record: Record, model: Path | None = None) -> Path:
@@ -48,24 +48,26 @@ class Store:
     def kept(self, record: Record) -> Path | None:
         """The folder with the `model` of `record`, if its weights are stored next to it.
 
-        Raises ReproError for weights that are not the record's.
+        Raises ReproError if the weights are not those that the record names.
         """
         return weights.kept(record, self.path(record))
 
     def get(self, config: RunConfig) -> Record | None:
-        """The record of `config` on the data of this machine, or None.
+        """The record of `config` on this machine's data, or None.
 
-        Without the data, the record of the same config is used, with any fingerprint. A `stale` record counts as
-        missing. Raises ReproError for a record that cannot be trusted, and for two that differ only in their data.
+        If the data is not here, returns the record of the same config with any fingerprint. A `stale` record counts as
+        missing. Raises ReproError for a record that cannot be trusted, and for two records that differ only in their
+        data.
         """
         found = self.look(config)
         return None if found and self.stale(found) else found
 
     @cached
     def stale(self, record: Record) -> str:
-        """Why `record` no longer counts: a record that it was built on has been made again. "" if it counts.
+        """Why `record` no longer counts: a record that it was built on was replaced or revised. "" if it counts.
 
-        The record that it was built on may be missing, or come from another machine, where floats round differently.
+        It still counts if the record it was built on is missing, or comes from another machine, where floats round
+        differently.
         """
         for id, digest in record.needs.items():
             for need in self._called(id, record.scale):
@@ -79,7 +81,7 @@ class Store:
 
     @cached
     def _called(self, id: str, scale: str) -> list[Record]:
-        """The record with this id, in a list; [] when it is not here."""
+        """The record with this id, in a list; [] if it is not here."""
         return [Record.read(path) for path in self._paths(scale).get(id, ())]
 
     @cached
@@ -133,7 +135,7 @@ class Store:
 
 def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
     """Where to look for the record of a needed run: `results`, or None (the default folder of its scale) if only that
-    has one. So a custom folder receives new records and no copies of existing ones."""
+    folder has it. A custom folder thus receives new records, but no copies of existing ones."""
     own, usual = Store.for_scale(needed.scale, results), Store.for_scale(needed.scale)
     if results and own.get(needed) is None and usual.get(needed):
         return None
@@ -141,5 +143,5 @@ def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
 
 
 def _machine(record: Record) -> dict[str, Any]:
-    """The environment of a record, without its numbers of threads and processes."""
+    """The environment of a record, without the numbers of threads and processes."""
     return {key: value for key, value in record.environment.items() if key not in ("threads", "processes")}

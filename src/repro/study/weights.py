@@ -21,7 +21,7 @@ BESIDE = "config.json", "generation_config.json"  # other files that loading the
 def kept(record: Record, path: Path) -> Path | None:
     """The folder with the `model` of the record in the file `path`, if its weights are stored next to it.
 
-    Raises ReproError, before they are loaded, for weights that are not the record's.
+    Raises ReproError, before the weights are loaded, if they are not those that the record names.
     """
     folder = path.with_suffix("")
     if "model" not in record.notes:
@@ -38,8 +38,8 @@ def kept(record: Record, path: Path) -> Path | None:
 def keep(record: Record, path: Path, model: Path) -> None:
     """Copy the folder `model` next to the file `path` of the record, completely or not at all.
 
-    Does nothing for a record without the sha256 of its weights. Raises ReproError for weights that are not the
-    record's, and if the disk is full.
+    Does nothing for a record without the sha256 of its weights. Raises ReproError if the weights are not those that the
+    record names, and if the disk is full.
     """
     folder = path.with_suffix("")
     if "model" not in record.notes or model == folder / "model":
@@ -64,12 +64,12 @@ def keep(record: Record, path: Path, model: Path) -> None:
 
 
 def _before(path: Path) -> Path:
-    """Where `keep` puts the weights of the record in the file `path` while it replaces them."""
+    """The temporary place for the old weights of the record in the file `path` while `keep` replaces them."""
     return path.with_name(f".{path.stem}.before")
 
 
 def _mend(path: Path) -> None:
-    """Put back the weights that `keep` was replacing when it was killed, or delete them if the new ones are there."""
+    """Put back the old weights if `keep` was killed while replacing them; delete them if the new ones are there."""
     folder, before = path.with_suffix(""), _before(path)
     if folder.exists():
         shutil.rmtree(before, ignore_errors=True)
@@ -101,7 +101,7 @@ def check(record: Record, model: Path) -> None:
 
 
 def _cut_off(path: Path) -> str:
-    """How a file is truncated; "" if it is complete. The header of weights gives their length."""
+    """How a file is truncated; "" if it is complete. The header of a weights file gives its length."""
     if path.suffix == ".safetensors":
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -112,7 +112,7 @@ def _cut_off(path: Path) -> str:
                 header = json.loads(file.read(start - 8))
                 whole = start + max(one["data_offsets"][1] for name, one in header.items() if name != "__metadata__")
             except (ValueError, TypeError, LookupError, AttributeError):
-                return ""  # not a weights file at all; its sha256 will not match
+                return ""  # not a weights file; its sha256 will not match
         return f"it has {size:,} of {whole:,} bytes" if size < whole else ""
     if path.suffix == ".json":
         try:

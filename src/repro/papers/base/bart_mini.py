@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HELD_OUT = 30_000  # tokens of the validation text that are restored
 SHARE, SPAN = 0.3, 3.0  # share of the tokens that are cut out; mean tokens of a span (Lewis et al. 2020, section 2.2)
 UNUSED = 2  # rows of BART's tables of positions that no token uses
-DRAWS = 3  # separates the draws of damage from those of the text order, which use the same seed
+DRAWS = 3  # separates the random draws of the damage from those of the text order, which use the same seed
 UNITS = {"restored_nats_per_token": "nats per token of damaged text",
          "other_nats_per_token": "nats per token, with another damaged text as input"}
 
@@ -72,7 +72,7 @@ def base_runs(config) -> list:
 
 
 def tokeniser_of(config):
-    """The tokenizer of a base model of this config: that of the encoder whose layers it starts from, or its own."""
+    """The tokenizer of a base model of this config: its own, or that of the encoder whose layers it starts from."""
     return pretraining.tokeniser_of(base_runs(config)[0] if config.tokeniser == "encoder" else config)
 
 
@@ -191,7 +191,7 @@ def sentence_ends(coder) -> "np.ndarray":
 
 
 def in_pairs(model):
-    """A BART or LED as a model of pairs, which `Summaries` trains and `nats` scores."""
+    """A BART or LED as a model of text pairs, which `Summaries` trains and `nats` scores."""
     import torch
 
     from repro.models.summarisers import Read

@@ -1,4 +1,4 @@
-"""The base model every language-modelling chapter starts from.
+"""The base model from which every language-modeling chapter starts.
 
 Sizes. A training step costs 6 FLOPs per weight and token (without embeddings, with the output layer), plus 6 * n_layer
 * sequence * n_embd for attention; `estimate` computes the sum. At `small`, pre-training takes one core hours, once,
@@ -25,7 +25,7 @@ HELD_OUT = 60_000  # tokens of the validation text that are scored
 
 
 class Config(pretraining.Config):
-    """gpt2-mini: tokeniser, architecture and training. At `paper` scale only `source` counts."""
+    """gpt2-mini: tokenizer, architecture and training. At `paper` scale only `source` counts."""
 
     tokeniser: Literal["bpe", "word", "gpt2", "cut"] = "bpe"  # "cut": the source's own, for the texts of the study
 
@@ -67,12 +67,12 @@ def execute(config, context):
     coder = new_tokeniser(config)
     if config.tokeniser == "cut":
         model = load_causal_lm(cut_model(config))
-        model.config.opening_token = coder.bos  # Gemma's attention rests on <bos>
+        model.config.opening_token = coder.bos  # Gemma's attention relies on <bos>
         return pretraining.outcome(config, context, NAME, model, coder)
     if config.source != "scratch":
         return pretraining.outcome(config, context, NAME, load_causal_lm(config.source), coder)
     torch.manual_seed(config.seed)
-    activation = "gelu_pytorch_tanh" if config.precision == "bf16" else "gelu_new"  # one function, faster
+    activation = "gelu_pytorch_tanh" if config.precision == "bf16" else "gelu_new"  # the same function, but faster
     model = gpt2_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions, coder.bos,
                       activation)
     held_out = tokens(config.corpus, "validation", coder).ids[:HELD_OUT]

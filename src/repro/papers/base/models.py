@@ -26,12 +26,12 @@ class BaseModel:
     id: str
     corpus: str
     parameters: int
-    weights: str  # format in which they are kept, "bf16" or "fp32"
+    weights: str  # format of the stored weights, "bf16" or "fp32"
     tokens: int  # tokens of training; 0 for a published checkpoint
     loss: float | None  # on held-out text, in `unit`
     unit: str
     bytes: int | None  # size of the stored weights; None without any
-    state: str  # "ok", "not kept", or the fault of the weights
+    state: str  # "ok", "not kept", or what is wrong with the weights
 
 
 def base_models(results: Path | str | None = None) -> list[BaseModel]:

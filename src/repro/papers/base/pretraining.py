@@ -90,7 +90,7 @@ def check_growing(growing, batch_size: int, **last: int) -> None:
 
 
 def new_tokeniser(config):
-    """The tokenizer of a base model of this config: made from its corpora, or that of the published model it is."""
+    """The tokenizer of a base model of this config: trained on its corpora, or that of its published model."""
     from repro.data import Tokeniser, tokeniser
     from repro.models.pretrained import folder
 
@@ -102,8 +102,8 @@ def new_tokeniser(config):
 
 
 def cut_model(config) -> Path:
-    """The folder of the pretrained model `config.source` with the vocabulary of the study's texts alone, cut once and
-    kept in the work folder. Raises ReproError, with the command that gets it, for a model that is not here."""
+    """The folder of the pretrained model `config.source` with a vocabulary cut to the study's texts; it is cut once and
+    kept in the work folder. Raises ReproError, with the command that gets the model, if it is not here."""
     from repro.data import corpus
     from repro.models.pretrained import declared, folder
     from repro.models.vocabulary import STUDY_TEXTS, cut, study_texts

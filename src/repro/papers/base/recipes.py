@@ -1,4 +1,5 @@
-"""Which optimizer and learning rate get furthest on a small part of the base model's training. Not in the papers.
+"""Which optimizer and learning rate make the most progress in a short part of the base model's training. Not in the
+papers.
 
 Each row trains the model of `gpt2_mini` on two million tokens of its own text, in short sequences and with the same
 seed, and scores the same held-out text. Short trainings favor high rates, so of similar rates the long training uses
@@ -12,7 +13,7 @@ from repro.papers.base.pretraining import stages
 from repro.study import ADDED, Artifact, Experiment, register
 from repro.study.artifacts import NOT_RUN
 
-SHORT = {  # what differs from the base model's training at the same scale
+SHORT = {  # differences from the base model's training at the same scale
     "smoke": {"tokens": 40_000, "validate_every": 40_000},
     "small": {"tokens": 2_000_000, "sequence": 256, "batch_size": 16, "growing": (), "warmup_steps": 50,
               "validate_every": 500_000, "weights": "fp32"}}

@@ -32,7 +32,7 @@ TRAINING = {"continues", "tokens", "batch_size", "growing", "sinusoids", "learni
 
 
 class Config(pretraining.Config):
-    """roberta-mini: tokeniser, architecture and training. At `pretrained` and `paper` only `source` counts."""
+    """roberta-mini: tokenizer, architecture and training. At `pretrained` and `paper` only `source` counts."""
 
     tokeniser: Literal["masked-bpe", "roberta", "own"] = "masked-bpe"  # "own": that of the published model `source`
     n_positions: int = Field(512, ge=2)

@@ -136,7 +136,7 @@ def variants(*names: str) -> Callable[[Any], bool]:
 
 
 def on_mrpc(*names: str) -> Callable[[Any], bool]:
-    """The same, on the one data set of Table 5 on which the paper's LSTM wins."""
+    """The same, on the only data set of Table 5 on which the paper's LSTM wins."""
     return lambda config: config.task == "mrpc" and variants(*names)(config)
 
 
@@ -266,7 +266,8 @@ def layers(records: Sequence[Record]) -> Measured:
 
 
 def at_one_rate(records: Sequence[Record]) -> dict[str, float]:
-    """For each task, how far the score with all layers is above that of fresh weights, at the rate of the latter."""
+    """For each task, how far the score with all layers exceeds that of fresh weights, both at the rate of fresh
+    weights."""
     gains: dict[str, list[float]] = {}
     for found in by_seed(records):
         for task in by_layers(found):

@@ -25,7 +25,7 @@ BEYOND = {"lstm": 1e-1}  # its best rate was the highest; tried afterwards in th
 
 
 class Config(RunConfig):
-    """Tokeniser, size and training; the LSTM has as many weights as the transformer of these sizes."""
+    """Tokenizer, size and training; the LSTM has as many weights as the transformer of these sizes."""
 
     source: str = "scratch"  # "scratch", or a checkpoint on the hub that is used as it is
     model: Literal["transformer", "lstm"] = "transformer"

@@ -60,7 +60,7 @@ CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-lab
 WORDS = "words_score"  # of tf-idf
 BASELINES = {"majority_score": "control: the commonest label", WORDS: "control: tf-idf",
              "alone_score": "control: second text or candidates alone"}
-WHERE = {  # data set of Table 1 -> what we have of it
+WHERE = {  # data set of Table 1 -> our version of it
     "SNLI": "SICK instead; by repro data fetch", "MultiNLI": "SICK instead; by repro data fetch",
     "Question NLI": "by repro data fetch", "RTE": "development set", "SciTail": "by repro data fetch",
     "RACE": "1,000 training and 600 test questions of RACE-h; OpenBookQA in addition",
@@ -114,7 +114,7 @@ def figure_1(context: ArtifactContext) -> Any:
 
 
 def datasets(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 1: the data sets of the paper, and what we have of each."""
+    """Table 1: the data sets of the paper, and our version of each."""
     import pandas
 
     return pandas.DataFrame([{"task": row["task"], "data set": name, "here": WHERE[name]}

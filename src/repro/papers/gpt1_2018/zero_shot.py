@@ -137,7 +137,7 @@ def log_probabilities(model, texts: Sequence[Sequence[tuple[Ids, Ids]]], mean: b
 
 
 def threshold(values: Sequence[float], labels: Sequence[int], metric: str) -> float:
-    """The value from which label 1 is predicted: the one with the best score, the lowest of equals."""
+    """The threshold from which label 1 is predicted: the one with the best score, the lowest if several are equal."""
     import numpy as np
 
     values = np.asarray(values)
@@ -147,7 +147,7 @@ def threshold(values: Sequence[float], labels: Sequence[int], metric: str) -> fl
 
 
 def moment(record, folder, tokens: int):
-    """The file of the weights after so many tokens. Raises ReproError if only the last ones were kept."""
+    """The file of the weights after this many tokens. Raises ReproError if only the last ones were kept."""
     path = folder / pretraining.MOMENTS / f"{tokens:012d}.safetensors"
     if not path.is_file():
         raise ReproError(f"{path} is missing: for {record.id}, only the last weights stay with the record; run `repro "

@@ -62,7 +62,7 @@ def between(larger: str, smaller: str, score: Score, control: Callable[[Record],
 
 
 def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
-    """`score`, or that of the frequencies at the same seed if their mean is lower."""
+    """`score`, or the score of token frequencies at the same seed if their mean is lower."""
     alone = {record.seed: score(record) for record in records if record.config["size"] == FREQUENCIES}
 
     def counted(record: Record) -> "np.ndarray":
@@ -248,7 +248,7 @@ def loss_of(row: dict[str, str], column: str) -> float:
 
 
 def printed_step(larger: str, smaller: str) -> float:
-    """The mean over TEXTS of what Table 3 prints for the same."""
+    """The mean over TEXTS of the values that Table 3 prints for the same comparison."""
     rows = {row["model"]: row for row in printed_rows("gpt2_2019_table3_zero_shot_lm")}
     return round(fmean(100 * (loss_of(rows[larger], column) / loss_of(rows[smaller], column) - 1)
                        for column in TEXTS), 6)

@@ -37,8 +37,8 @@ class Config(RunConfig):
 
     task: Literal[*SETS]
     model: Literal["gemma-3-270m"] = "gemma-3-270m"
-    documents: int | None = Field(None, ge=1)  # of running text, the first so many; null: all
-    examples: int | None = Field(None, ge=2)  # of a set of tasks, the first so many; null: all
+    documents: int | None = Field(None, ge=1)  # number of documents of running text, from the first; null: all
+    examples: int | None = Field(None, ge=2)  # number of examples of a set of tasks, from the first; null: all
     window: int = Field(1024, ge=2)  # tokens besides <bos>: GPT-2's context
     overlap: int = Field(0, ge=0)  # tokens of a window that the previous one scored
     summary_tokens: int = Field(100, ge=1)
@@ -130,7 +130,7 @@ def unit_of(metric: str) -> str:
     return unit(metric.removeprefix("sample_").removeprefix("float32_"))
 
 
-# Tokens read of each set, by READ, those of repeated prompts included.
+# Tokens read from each set, by READ, including repeated prompts.
 TOKENS = {LAMBADA: 180_000, "wikitext2": 50_000, "reading": 45_000, "enwik8": 40_000, "articles": 70_000,
           "nouns": 70_000, "text8": 30_000, "names": 70_000, "questions": 25_000, "wikitext103": 55_000}
 
@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
 
 
 class Row(NamedTuple):
-    """A row of the table: a set, our metric of it, and what the metric is compared with."""
+    """A row of the table: a set, our metric for it, and the values that it is compared with."""
 
     task: str
     name: str
@@ -157,7 +157,7 @@ class Row(NamedTuple):
     style: str  # as in `tables.mean`
     printed: str  # column of Table 3, or a task of section 3
     control: str = ""  # our metric
-    controlled: str = ""  # what the control is
+    controlled: str = ""  # description of the control
 
 
 ROWS = (

@@ -37,13 +37,13 @@ SETS = {  # metric -> corpus; LAMBADA's own training text, 2,662 novels, is miss
 
 
 class Config(RunConfig):
-    """The training text that is searched: "own" or the name of a corpus. `corpus` is that of the first set."""
+    """The training text to search: "own" or the name of a corpus. `corpus` is the corpus of the first set."""
 
     training_set: str = OWN
     n: int = Field(8, ge=1)  # words in a run
     error_rate: float = Field(1e-8, gt=0, lt=1)  # of the filter
     random_runs: int = Field(1_000_000, ge=1)  # random runs of words, none of which should be found
-    planted_every: int | None = Field(None, ge=2)  # books: one of so many stretches is from a training book; null: none
+    planted_every: int | None = Field(None, ge=2)  # books: one stretch in this many is from a training book; null: none
 
 
 def execute(config: Config, context: Any) -> Outcome:

@@ -1,6 +1,6 @@
-"""Each zero-shot task as a text to continue, in a short example: what `repro.papers.gpt2_2019.sets` gives the model.
+"""Each zero-shot task as a text to continue, in a short example: the input that `repro.papers.gpt2_2019.sets` builds.
 
-For `repro.plotting.draw_prompts`. A test compares the text with what the functions of `sets` really give to a model.
+For `repro.plotting.draw_prompts`. A test compares the text with the actual output of the functions in `sets`.
 """
 
 GIVEN, CUE, SCORED, LEFT_OUT = "given", "cue", "scored", "left out"

@@ -203,7 +203,7 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
     return found, sorted(written, key=lambda one: -one["probability"])[:30]
 
 
-SHOTS = 5  # questions with answers before the one that is asked
+SHOTS = 5  # questions with answers before the question to answer
 
 
 def _first(row) -> str:

@@ -25,7 +25,7 @@ LAYERS, HEADS = (12, 24, 36, 48), (12, 16, 20, 25)  # of Table 2, the heads from
 
 
 class Config(pretraining.Config):
-    """A size: the one of Table 2 that it represents, and its training. At `paper` scale only `source` counts."""
+    """A size: the size of Table 2 that it represents, and its training. At `paper` scale only `source` counts."""
 
     size: Literal["117M", "345M", "762M", "1542M"]  # the shape of another size of this scale is read as its own
     tokeniser: Literal["bpe", "gpt2"] = "bpe"

@@ -381,7 +381,7 @@ def mean(found: Sequence[Record], metric: str, style: str = "") -> str:
 
 
 def rounded(value: float, digits: int) -> str:
-    """A number with so many significant digits, without powers of ten.
+    """A number with this many significant digits, without powers of ten.
 
     >>> rounded(2_052_263.9, 4), rounded(8.6349, 4), rounded(0.0000123, 2), rounded(99.6, 2)
     ('2,052,000', '8.635', '0.000012', '100')

@@ -37,7 +37,7 @@ class Config(RunConfig):
     n_head: int = Field(4, ge=1)
     n_layer: int = Field(6, ge=1)  # of T-D; of T-ED on either side
     layers: str = "LMLML"
-    memory: float = Field(2.25, gt=0)  # GiB: what T-D takes for the 4,000 tokens at which it ends in the paper
+    memory: float = Field(2.25, gt=0)  # GiB: for T-D at 4,000 tokens, its longest input in the paper
 
     @model_validator(mode="after")
     def _fits(self):
@@ -136,7 +136,7 @@ SMALLER = {"lengths": (64, 128, 256), "vocab_size": 257, "n_embd": 32, "n_head":
 EXPERIMENT = Experiment(
     name="summarise-memory", paper=PAPER, summary="Memory of a training step by length, and the longest that fits.",
     config=Config, execute=execute,
-    estimate=lambda config: Estimate(  # the allocator keeps a part of what is given back
+    estimate=lambda config: Estimate(  # the allocator keeps a part of the freed memory
         parameters(config), 0, 0.0, PROCESS + int(4 * config.memory * GIB), 45 * config.memory),
     revision=1,  # since then all models skip later keys, or none does
     scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"},

@@ -28,7 +28,8 @@ UNITS = {"words": "words"}
 
 
 class Config(RunConfig):
-    """Every extraction method on the test articles of a corpus: as many words as the median training lead has."""
+    """Every extraction method on the test articles of a corpus; each extracts the number of words in the median
+    training lead."""
 
 
 def execute(config, context):

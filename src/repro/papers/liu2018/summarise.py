@@ -41,8 +41,8 @@ class Config(RunConfig):
     expert_layers: tuple[Annotated[int, Field(ge=0)], ...] = (2,)  # counted from 0
     position_size: int = Field(32, ge=2)  # sines and cosines of a relative position
     dropout: float = Field(0.1, ge=0, lt=1)
-    input_weight: float = Field(1.0, ge=0, le=1)  # what a token of the input counts in the loss of T-D and T-DMCA
-    balance: float = Field(0.01, ge=0)  # what the loss counts that keeps experts in use
+    input_weight: float = Field(1.0, ge=0, le=1)  # weight of an input token in the loss of T-D and T-DMCA
+    balance: float = Field(0.01, ge=0)  # weight of the loss that keeps experts in use
     balance_padding: Annotated[bool, Absent(True)] = False  # whether padding counts in that loss
     epochs: int = Field(6, ge=1)
     batch_size: int = Field(8, ge=1)  # articles
@@ -104,7 +104,7 @@ def base_runs(config) -> list[RunConfig]:
 
 
 def tokeniser_for(config):
-    """The tokeniser of the articles, or the base model's."""
+    """The tokenizer of the articles, or the base model's."""
     from repro.data import tokeniser
 
     if config.tokeniser == "base":
@@ -298,7 +298,7 @@ EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000), (8, 4_096)), "medium": ((1
            "paper": ((128, 11_000), (256, 7_500))}  # with how long an input
 EXTRACTORS = "cheating", "tf-idf", "identity"  # of Table 3
 ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task, which no claim is about
-BASE = {"small": (100, 500, 750), "medium": (100, 500, 750)}  # what the base model reads; its context has 1,024 tokens
+BASE = {"small": (100, 500, 750), "medium": (100, 500, 750)}  # inputs of the base model; its context has 1,024 tokens
 FROM_BASE = {"model": "gpt2-mini", "tokeniser": "base", "vocab_size": None, "epochs": 2, "optimizer": "adamw",
              "learning_rate": 1e-3, "recompute": False}
 RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # learning rate of seq2seq, with AdamW

@@ -60,7 +60,7 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def articles_last(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    """Move the column of articles behind the numbers, so that a narrow page shows the numbers first."""
+    """Move the column of articles after the numbers, so that a narrow page shows the numbers first."""
     frame.insert(len(frame.columns) - 2, "articles", frame.pop("articles"))
     return frame
 

@@ -1,4 +1,4 @@
-"""From an article to what a model reads: extracted, tokenised, cut at L (Liu et al. 2018, sections 4.1 and 4.2)."""
+"""From an article to a model's input: extracted, tokenized, cut at L (Liu et al. 2018, sections 4.1 and 4.2)."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ class Read(NamedTuple):
     source: Any  # token ids: the title and the ranked paragraphs, the first L of them
     target: Any  # token ids of the summary, without its end
     cut: bool  # whether there was more than L
-    ended: bool = True  # whether the summary is whole, so that its end is to be predicted
+    ended: bool = True  # whether the summary is complete, so that its end must be predicted
 
 
 def extracted(row: "Summary", method: str) -> list[str]:

@@ -60,7 +60,7 @@ def whole_or_beginning(records: list[Record]) -> Measured:
 
 
 def printed_difference() -> float:
-    """The paper's F1 on Hyperpartisan of its Longformer minus that of its RoBERTa, 0 to 1."""
+    """The paper's F1 on Hyperpartisan, Longformer minus RoBERTa, 0 to 1."""
     short, long = _printed()
     return (long - short) / 100
 
@@ -94,6 +94,6 @@ def _percent(records: list[Record], metric: str) -> str:
 
 
 def _best(records: list[Record]) -> str:
-    """The accuracy of the best possible reader of as many tokens; "–" if it is not known."""
+    """The accuracy of the best possible reader of the same number of tokens; "–" if it is not known."""
     known = [record.metrics["test_best_accuracy"] for record in records if "test_best_accuracy" in record.metrics]
     return f"{100 * known[0]:.1f}" if known else "–" if records else NOT_RUN

@@ -1,4 +1,4 @@
-"""Values that the papers print, digits as printed, as package data: one CSV per table, figure or section."""
+"""Values printed in the papers, digit by digit, as package data: one CSV file per table, figure or section."""
 
 import csv
 from importlib.resources import files
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def published_names() -> list[str]:
-    """Names of all files of published values, e.g. "yoshida2020_table1_wikitext103"."""
+    """The names of all files of published values, e.g. "yoshida2020_table1_wikitext103"."""
     return sorted(file.name.removesuffix(".csv") for file in files(__name__).iterdir() if file.name.endswith(".csv"))
 
 
 @cached
 def printed_rows(name: str) -> list[dict[str, str]]:
-    """The rows of `published(name)`, without pandas: what is asked for whenever claims are judged."""
+    """The rows of `published(name)`, without pandas, because judging claims reads them often."""
     if name not in published_names():
         raise unknown("published table", name, published_names())
     with (files(__name__) / f"{name}.csv").open(newline="") as file:
@@ -28,9 +28,9 @@ def printed_rows(name: str) -> list[dict[str, str]]:
 
 @checked
 def published(name: str) -> "pandas.DataFrame":
-    """One table of published values; every cell is a text with the digits as printed, empty where nothing is printed.
+    """One table of published values; every cell is text with the digits as printed, empty if nothing is printed.
 
-    Column `confidence` is "exact" (digits seen in a copy of the paper) or "not printed" (a plotted point only).
+    Column `confidence` is "exact" (digits read in a copy of the paper) or "not printed" (only a plotted point).
     Raises ReproError, with the nearest name, for an unknown name.
 
     >>> list(published("yoshida2020_table1_wikitext103"))[:4]
