@@ -1,6 +1,6 @@
-"""The book on paper: python book/pdf.py build/html build/book.pdf. Every page that was built, in the order of the
-contents, is put into one (build/book.html) that Chromium prints. Interactive parts are left out: what is folded
-is opened or dropped, what moves stands still."""
+"""The book as a PDF: python book/pdf.py build/html build/book.pdf. All built pages, in the order of the table of
+contents, become one page (build/book.html), which Chromium prints. Interactive parts are removed: folded parts are
+opened or dropped, and animations show one frame."""
 
 import os
 import re
@@ -27,8 +27,8 @@ PATIENCE = 600  # seconds that Chromium may take
 
 
 def printed(pages: Path, target: Path) -> None:
-    """Write the book that lies rendered in the folder `pages` to the file `target`. Exits where there is no Chromium,
-    where a link would lead nowhere, and with what Chromium said where it prints nothing."""
+    """Write the rendered book in the folder `pages` to the file `target`. Exits without Chromium, for a link without a
+    target, and with Chromium's message if it prints nothing."""
     if not CHROMIUM:
         sys.exit("Printing needs Chromium, and none is here: install it (Debian package chromium).")
     whole, target = target.with_suffix(".html").resolve(), target.resolve()
@@ -56,8 +56,8 @@ def chromium(page: Path, target: Path) -> None:
 
 
 def numbers(pdf: bytes) -> dict[str, int]:
-    """The number of the page on which each place of a PDF lies that a link leads to, as Chromium writes it: places are
-    names with the object of their page, and pages come in the order of their objects."""
+    """The page number of each link target in a PDF by Chromium: targets are names with the object of their page, and
+    pages come in the order of their objects."""
     pages = [int(one) for one in re.findall(rb"(\d+) 0 obj\n<</Type /Page\b", pdf)]
     rank = {one: k for k, one in enumerate(sorted(pages), start=1)}
     places = re.findall(rb"/(\S+) \[(\d+) 0 R /XYZ", pdf)
@@ -65,7 +65,7 @@ def numbers(pdf: bytes) -> dict[str, int]:
 
 
 def joined(pages: Path, beside: Path) -> str:
-    """One page (HTML) that holds all of them and lies in the folder `beside`: cover, contents, parts, chapters."""
+    """All pages as one (HTML), for a file in the folder `beside`: cover, contents, parts, chapters."""
     there, names = os.path.relpath(pages, beside), [name for _, inside in parts() for name in inside]
     first = soup(pages / "index.html")
     head = "".join(f'<link rel="stylesheet" href="{there}/{link["href"]}">' for link in first.select(
@@ -88,7 +88,7 @@ def joined(pages: Path, beside: Path) -> str:
 
 
 def mathematics(pages: Path, names: list[str], there: str) -> str:
-    """The scripts that set formulas, as the first page has them that has a formula; "" where none has."""
+    """The scripts that typeset formulas, from the first page with a formula; "" if no page has one."""
     for name in names:
         found = [one for one in soup(pages / f"{name}.html").find_all("script")
                  if "MathJax" in (one.string or "") or "mathjax" in one.get("src", "")]
@@ -110,7 +110,7 @@ def parts() -> Iterator[tuple[str, list[str]]]:
 
 
 def article(pages: Path, name: str, names: list[str], there: str) -> Tag:
-    """What a page says, without what needs a reader's hand, its places and links as they are in the whole."""
+    """The content of a page without interactive parts; its ids and links are those of the whole book."""
     found = soup(pages / f"{name}.html").select_one("article")
     for one in found.select(DROPPED):
         one.decompose()
@@ -137,8 +137,8 @@ def article(pages: Path, name: str, names: list[str], there: str) -> Tag:
 
 
 def link(pages: Path, folder: Path, name: str, names: list[str], address: str) -> str:
-    """Where a link leads in the whole: to a page or a place of it, or to the world. What lies beside the pages is in
-    the repository; "" where that is not public, as paper has no files beside it."""
+    """The target of a link in the whole book: a page, an id in it, or an external address. Files next to the pages are
+    linked in the repository; "" if that is not public, since a printed book has no such files."""
     file, _, at = address.partition("#")
     if re.match(r"[a-z]+:", file):
         return address
@@ -153,7 +153,7 @@ def link(pages: Path, folder: Path, name: str, names: list[str], address: str) -
 
 
 def place(name: str) -> str:
-    """The place of a page in the whole."""
+    """The id of a page in the whole book."""
     return name.replace("/", "-")
 
 

@@ -12,7 +12,7 @@ class Labels(BaseLabelStyle):
         labels = [label(entry) for entry in entries]
         all_of, seen = Counter(labels), Counter()
         for one in labels:
-            yield one + "abcdefgh"[seen[one]] * (all_of[one] > 1)  # 2018a and 2018b: a label stands for one work
+            yield one + "abcdefgh"[seen[one]] * (all_of[one] > 1)  # 2018a and 2018b: each label names one work
             seen[one] += 1
 
 
