@@ -308,6 +308,21 @@ def test_bases_are_compared_above_the_first_sentences(tiny, tmp_path):
     assert set(empty["difference"]) == {"not run"} and len(set(empty["base"])) == 2
 
 
+def test_lengths_are_compared_at_the_same_seeds(tiny, tmp_path):
+    """The shorter input at seeds 0 and 1, the longer one at seed 1: both rows, and the figure, show seed 1 alone."""
+    short, long = (config for config in tiny.plan if config.model == "led")
+    other, _, longer = (run(config.model_copy(update={"seed": seed}), tmp_path, progress=False)
+                        for config, seed in ((short, 1), (short, 0), (long, 1)))
+    shown = artifact("longformer2020-table11").render("smoke", (), tmp_path).table
+    ours = shown[shown["model"] == "LED"]
+    assert list(ours["seeds"]) == ["1", "1"]
+    for cell, record in zip(ours["R-1"], (other, longer), strict=True):
+        assert float(cell.split()[0]) == pytest.approx(100 * record.metrics["rouge1"], abs=0.06)
+    drawn = artifact("longformer2020-figure3").render("smoke", (), tmp_path).as_csv()
+    for record in (other, longer):
+        assert f"{100 * record.metrics['validation_rouge1']:.4f}"[:6] in drawn
+
+
 @pytest.mark.parametrize("scale", ["smoke", "small", "pretrained"])
 def test_estimates(scale):
     for config in experiment("led-summarization").plan(scale):

@@ -27,8 +27,13 @@ def table_11(context: ArtifactContext) -> "pandas.DataFrame":
     rows = [["the paper, arXiv", row["model"], row["sequence_length_tokens"] or "–",
              *(row[key] for key in SHOWN), "–", "–"] for row in printed_rows("longformer2020_table11_led_arxiv")]
     for scale in reversed(context.scales):
-        for config in context.plan(scale):
-            found, source = context.records_of(config), f"{scale}, {config.corpus}"
+        plan = context.plan(scale)
+        lengths = [config for config in plan if config.model == "led"]  # compared with each other, so at the same seeds
+        same = {config.max_input: found
+                for config, found in zip(lengths, context.at_common_seeds(lengths), strict=True)}
+        for config in plan:
+            found = same[config.max_input] if config.model == "led" else context.records_of(config)
+            source = f"{scale}, {config.corpus}"
             seeds = str(len(found)) if found else NOT_RUN
             if config.model != "led":
                 rows.append([source, EXTRACTS[config.model], "whole", *_cells(found), seeds, "–"])
@@ -50,8 +55,9 @@ def figure_3(context: ArtifactContext) -> Any:
              "value": row[key]} for row in printed_rows("longformer2020_figure3_led_input_length")
             for key, name in SHOWN.items() if key in DRAWN]
     for scale in reversed(context.scales):
-        for config in context.plan(scale, model="led"):
-            if found := context.records_of(config):
+        plan = context.plan(scale, model="led")
+        for config, found in zip(plan, context.at_common_seeds(plan), strict=True):
+            if found:
                 rows += [{"source": scale, "model": SHOWN[key] + more, "length": config.max_input,
                           "value": 100 * fmean(record.metrics[f"validation_{first}{key}"] for record in found)}
                          for key in DRAWN for first, more in (("", ""), ("other_", ", another text"))]
