@@ -42,7 +42,8 @@ def test_a_path_of_a_machine_is_found_where_a_word_or_a_dot_does_not_end_before_
 
 
 def test_no_large_file():
-    """Except the weights that every clone starts from: of the base models, and of GPT."""
+    """Except the weights that every clone starts from, which take an hour or more to train: of the base models, and of
+    GPT. The largest is bart-mini, with an encoder and a decoder."""
     large = {path for path in files() if path.stat().st_size > 2_000_000}
     bases = {*(ROOT / "results").glob("*/pretrain-*/*/model/model.safetensors")}
     assert large <= bases and all(path.stat().st_size < 20_000_000 for path in bases)

@@ -351,6 +351,34 @@ def test_several_summaries_of_a_text_share_it_as_if_it_were_repeated(bart, bf16)
         ours(attention_mask=real, encoder_outputs=(ours.led.encoder(given, real)[0],), labels=labels[:5])
 
 
+def test_beams_write_the_same_without_a_cache_and_under_autocast(bart):
+    """Without a cache, beams of several tokens at once share a text; the texts have different padding."""
+    ours, batch = LED.from_bart(bart, 32, window=4), text()
+    given = {"attention_mask": batch["attention_mask"], "max_new_tokens": 6, "return_dict_in_generate": True,
+             "output_scores": True, **BEAMS}
+    cached, uncached = (ours.generate(batch["input_ids"], use_cache=use, **given) for use in (True, False))
+    assert torch.equal(cached.sequences, uncached.sequences)
+    for one, other in zip(cached.scores, uncached.scores, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = ours.generate(batch["input_ids"], **given)
+    torch.testing.assert_close(rounded.scores[0], cached.scores[0], atol=5e-2, rtol=5e-2)
+
+
+def test_shared_texts_with_recomputed_and_compiled_layers(bart):
+    ours, batch = LED.from_bart(bart, 32, window=4), text()
+    states = ours.led.encoder(batch["input_ids"], batch["attention_mask"])[0].detach()
+    given = {"attention_mask": batch["attention_mask"], "encoder_outputs": (states,),
+             "labels": torch.cat([text(seed=k)["labels"] for k in range(2)])}
+    want = learned(ours.train(), **given)
+    ours.activation_checkpointing_enable()
+    close(learned(ours, **given), want)
+    ours.activation_checkpointing_disable()
+    layer = torch.compile(ours.led.decoder.layers[0].encoder_attn, backend="aot_eager", fullgraph=True)
+    hidden = torch.randn(4, 3, 16, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(layer(hidden, states)[0], ours.led.decoder.layers[0].encoder_attn(hidden, states)[0])
+
+
 def test_beams_and_drawn_summaries_hold_each_text_once(bart):
     ours, batch = LED.from_bart(bart, 32, window=4), text()
     for settings in ({"num_beams": 4}, {"do_sample": True, "num_return_sequences": 4}):
