@@ -53,7 +53,7 @@ def execute(config: Config, context: Any) -> Outcome:
     metrics = {AVERAGE: float(np.mean(lengths)), PERCENTILE: float(np.percentile(lengths, 95)),
                LONGER: 100 * float(np.mean(np.array(lengths) > LIMIT)), "texts": len(lengths)}
     units = {AVERAGE: "wordpieces", PERCENTILE: "wordpieces", LONGER: "per cent of texts", "texts": "texts"}
-    return Outcome(metrics, units, "none", documents={"all": {"wordpieces": lengths}},
+    return Outcome(metrics, units, "none", documents={"all": {"id": [row.id for row in rows], "wordpieces": lengths}},
                    notes={"tokeniser": coder.fingerprint})
 
 

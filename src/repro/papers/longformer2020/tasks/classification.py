@@ -66,16 +66,19 @@ class Classification(Task):
         return {name: 100 * score(labels, predictions, name) for name in METRICS}, {
             "id": [row.id for row in rows], "label": labels, "prediction": list(predictions)}
 
-    def values(self, records: Sequence[Any]) -> np.ndarray:
-        """(seeds, documents) in %, whose mean is the accuracy, or the F1 of the documents of all seeds together."""
+    def values(self, records: Sequence[Any], chosen: np.ndarray | None = None) -> np.ndarray:
+        """(seeds, documents) in %, whose mean is the accuracy, or the F1, of the documents of all seeds together.
+
+        chosen (seeds, documents): True for the documents that count, 0 or 1 or bool; None: all of them.
+        """
         from repro.evaluation.bootstrap import linearised
 
         label, predicted = (np.array([record.documents[self.split][name] for record in records])
                             for name in ("label", "prediction"))
-        if self.metric == "accuracy":
-            return 100.0 * (label == predicted)
-        pooled = linearised(2 * (label & predicted).ravel(), (label + predicted).ravel())
-        return 100 * pooled.reshape(label.shape)
+        right, counted = ((label == predicted, np.ones_like(label)) if self.metric == "accuracy" else
+                          (2 * (label & predicted), label + predicted))
+        taken = np.ones_like(label) if chosen is None else chosen
+        return 100 * linearised((right * taken).ravel(), (counted * taken).ravel()).reshape(label.shape)
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         """For generated texts, the best possible accuracy with the whole text, and with its beginning."""
