@@ -8,7 +8,7 @@ from repro.errors import ReproError
 from repro.markup import signed
 from repro.pages.listing import standing
 from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run
-from repro.study.artifacts import ArtifactContext, same_seeds
+from repro.study.artifacts import ArtifactContext, paired, same_seeds
 from repro.study.registry import lookup
 
 
@@ -78,6 +78,19 @@ def test_seeds_that_all_groups_have_are_kept():
     assert kept(group(0, 1), group(5), group()) == [[0, 1], [5], []], "no seed is common: as they are"
     assert kept(group(0, 1, 2), group(2, 3), group(7)) == [[0, 1, 2], [2], [7]], "fewer than three take none away"
     assert kept() == [] and kept(group()) == [[]]
+
+
+def test_paired_records_have_the_same_seeds_in_the_same_order():
+    """Also if one group has enough seeds for a verdict and the other does not, where `same_seeds` leaves them apart."""
+    def group(*seeds):
+        return [SimpleNamespace(seed=seed) for seed in seeds]
+
+    def kept(*groups):
+        return [[record.seed for record in group] for group in paired(*groups)]
+
+    assert kept(group(0, 1, 2), group(2, 1)) == [[1, 2], [1, 2]]
+    assert kept(group(3, 0, 1), group(1, 2, 3), group(3)) == [[3], [3], [3]]
+    assert kept(group(0), group(1)) == kept(group(0), group()) == [[], []]
 
 
 def test_a_caption_counts_and_names_only_the_records_of_common_seeds(table, toy):

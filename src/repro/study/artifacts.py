@@ -241,6 +241,14 @@ def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
     return [[record for record in group if record.seed in common] or group for group in groups]
 
 
+def paired(*groups: list[Record]) -> list[list[Record]]:
+    """The records of each group at the seeds that every group has, in the order of seeds, so that the groups can be
+    subtracted; empty lists if they share no seed."""
+    found = [{record.seed: record for record in group} for group in groups]
+    common = sorted(set.intersection(*map(set, found)))
+    return [[one[seed] for seed in common] for one in found]
+
+
 def _seeds(used: Sequence[Record]) -> str:
     """The number of seeds shown: "3 seeds", or "1 to 5 seeds" if some configs have fewer."""
     found: dict[str, set[int]] = {}

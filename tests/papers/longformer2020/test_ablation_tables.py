@@ -1,6 +1,7 @@
 """Table 10's effects, computed by hand on records of four questions."""
 
 import re
+from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
@@ -69,3 +70,23 @@ def test_tables_show_the_paper_without_any_record(name, rows, tmp_path):
     shown = artifact(name).render("smoke", results=tmp_path).table
     printed, ours = (shown[(shown["source"] == "the paper") == paper] for paper in (True, False))
     assert len(printed) == rows and len(ours) % rows == 0 and "not run" in ours.to_string()
+
+
+def test_changes_are_paired_when_one_configuration_has_fewer_seeds():
+    """Three seeds of Longformer and two of the short model, in another order: the change is that of the two."""
+    def record(name, seed, right):
+        return SimpleNamespace(config={"configuration": name}, documents={"test": {"accuracy": right}}, seed=seed,
+                               metrics={"accuracy": sum(right) / len(right)})
+
+    found = {"longformer": [record("longformer", seed, [100, 100 * (seed == 1)]) for seed in range(3)],
+             "short": [record("short", seed, [0, 100 * (seed == 1)]) for seed in (2, 1)],
+             "epochs-15": [record("epochs-15", seed, [100, 100]) for seed in (1, 2, 3)]}
+    config = namedtuple("Config", "configuration corpus length epochs")
+    plan = [config(name, "book-names", 1_024, 1) for name in found]
+    context = SimpleNamespace(scales=("pretrained",), plan=lambda scale: plan,
+                              at_common_seeds=lambda some: [found[one.configuration] for one in some])
+    ours = tables.table_10(context).iloc[-3:]
+    assert list(ours["configuration"]) == [tables.NAMES[name] for name in found]
+    changes = [one.split()[0] for one in ours["against Longformer"]]
+    assert changes == ["–", "-50.0", "+25.0"] and list(ours["seeds"]) == ["3", "2", "3"]
+    assert tables.wikihop(context).iloc[-1]["gain"].split()[0] == "+75.0"

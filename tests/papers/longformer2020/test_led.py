@@ -306,6 +306,7 @@ def test_bases_are_compared_above_the_first_sentences(tiny, tmp_path):
     assert float(row["difference"].split()[0]) == pytest.approx(100 * (led_scores - lead_scores), abs=0.06)
     empty = artifact("longformer2020-led-bases").render("small", ("pretrained",), tmp_path).table
     assert set(empty["difference"]) == {"not run"} and len(set(empty["base"])) == 2
+    assert list(empty["tokens read"]) == ["256", "1,024", "4,096"] * 2
 
 
 def test_lengths_are_compared_at_the_same_seeds(tiny, tmp_path):

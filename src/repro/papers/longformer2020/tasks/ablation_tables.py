@@ -7,7 +7,7 @@ from repro.papers.longformer2020.tasks.ablation import EXPERIMENT, PAPER, WAYS
 from repro.papers.longformer2020.tasks.frame import by_unit
 from repro.papers.longformer2020.tasks.tables import cell, of, recovered
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, register
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, paired
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ def table_10(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         configs = context.plan(scale)
         found = dict(zip(configs, context.at_common_seeds(configs), strict=True))
-        right = {config: by_unit(records, "accuracy") if records else None for config, records in found.items()}
         first, *_ = configs
         main = found[first]
         for config, records in found.items():
-            both = main and records and config is not first
-            change = cell(right[config] - right[first], "+.1f") if both else "–" if records else NOT_RUN
+            ours, theirs = paired(records, main)
+            change = (NOT_RUN if not records else "–" if config is first or not ours else
+                      cell(by_unit(ours, "accuracy") - by_unit(theirs, "accuracy"), "+.1f"))
+            right = cell(by_unit(records, "accuracy") if records else None)
             rows.append([f"this study, {scale}: {config.corpus}", NAMES[config.configuration], f"{config.length:,}",
-                         config.epochs, cell(right[config]), change, recovered(records, "accuracy"),
+                         config.epochs, right, change, recovered(records, "accuracy"),
                          str(len(records)) if records else NOT_RUN])
         rows += [[f"this study, {scale}: {first.corpus}", name, "–", "–", f"{main[0].metrics[key]:.1f}", *"–––"]
                  for key, name in BASELINES.items() if main and key in main[0].metrics]
@@ -58,7 +59,7 @@ def wikihop(context: ArtifactContext) -> "pandas.DataFrame":
              f"{printed_change('epochs-15', 'short'):+.1f}", "–"]]
     for scale in reversed(context.scales):
         plan = {config.configuration: config for config in context.plan(scale)}
-        found = context.at_common_seeds([plan["short"], plan["epochs-15"]])
+        found = paired(*context.at_common_seeds([plan["short"], plan["epochs-15"]]))
         right = [by_unit(records, "accuracy") if records else None for records in found]
         gain = cell(right[1] - right[0], "+.1f") if all(found) else NOT_RUN
         rows.append([f"this study, {scale}: {plan['short'].corpus}", *map(cell, right), gain,

@@ -10,7 +10,7 @@ from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASK
 from repro.papers.longformer2020.tasks.frame import recovered as share_recovered
 from repro.papers.longformer2020.tasks.reader import MODELS
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, paired
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def by_length(context: ArtifactContext) -> "pandas.DataFrame":
             pair = [config for model in (SHORT, LONG) for config in context.plan(scale, task=task.name, model=model)]
             counted = [record for config in context_lengths.EXPERIMENT.plan("small") if pair
                        and config.corpus == pair[0].corpus for record in context.records_of(config)]
-            found = context.at_common_seeds(pair)
+            found = paired(*context.at_common_seeds(pair)) if pair else []
             for fits in (True, False) if pair else ():
                 metric = PRINTED[task.printed]["metric"].split(" (")[0]  # without "(mean of five seeds)"
                 reach = f"{'up to' if fits else 'more than'} {context_lengths.LIMIT}"
@@ -83,7 +83,8 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     found = dict(zip(configs, context.at_common_seeds(list(configs.values())), strict=True))
     values = {model: task.values(records) for model, records in found.items() if records}
     cells = [cell(values.get(model)) for model in MODELS]
-    gain = cell(values[LONG] - values[SHORT], "+.1f") if {LONG, SHORT} <= values.keys() else NOT_RUN
+    long, short = paired(found.get(LONG, []), found.get(SHORT, []))
+    gain = cell(task.values(long) - task.values(short), "+.1f") if long else NOT_RUN
     best = [record.metrics["best"] for record in found.get(LONG, []) if "best" in record.metrics]
     seeds = max(map(len, found.values()))
     return [*cells[:2], gain, cells[2], f"{best[0]:.1f}" if best else "–", recovered(found.get(LONG, []), task.metric),
