@@ -86,16 +86,15 @@ def test_gains_are_paired_when_one_model_has_fewer_seeds(tmp_path):
     """Five seeds of the short model and two of Longformer: the gain is that of the two."""
     from pathlib import Path
 
-    from repro.study import artifact
+    from repro.study import Store, artifact
     from repro.study.record import Record
 
-    means, kept = {}, tmp_path / "longformer-tasks"
-    kept.mkdir()
+    means = {}
     for path in (Path(__file__).parents[3] / "results/pretrained/longformer-tasks").glob("*.json"):
         record = Record.read(path)
         task, model = record.config["task"], record.config["model"]
         if task == "imdb" and (model == "short" or model == "longformer" and record.seed in (1, 3)):
-            (kept / path.name).write_text(path.read_text())
+            Store(tmp_path).put(record)
             means[model, record.seed] = record.metrics["accuracy"]
     wanted = sum(means["longformer", seed] - means["short", seed] for seed in (1, 3)) / 2
     shown = artifact("longformer2020-table7").render("pretrained", results=tmp_path, sets={"task": "imdb"}).content
