@@ -8,7 +8,8 @@ SLACK = 0.05  # forward passes
 
 
 def growth(records):
-    """The most that a further window adds between two lengths, over the 2k numbers of M + 2k ceil(N/T); counted."""
+    """The most that a further window adds between two lengths, divided by the 2k numbers in the paper's formula M + 2k
+    ceil(N/T); counted."""
     found = records[0].metrics
     with_text = (found["most_growth"] + found["text"]) / found["paper_growth"]
     return Measured([[found["most_growth"] / found["paper_growth"]]], note=f"{with_text:.2f} with the token ids")
