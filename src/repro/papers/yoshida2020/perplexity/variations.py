@@ -1,7 +1,7 @@
 """Variations of the recurrence module that the paper names (Yoshida et al. 2020, sections 3.1 and 6, footnote 3).
 
 They are compared on disjoint windows of validation books. `small` uses the short window of `finetuning.SECOND`, because
-only there the module has an effect, with half as many steps as the models in that window.
+the module has an effect only there, with half as many steps as the other models in that window.
 """
 
 from typing import Any
