@@ -139,8 +139,7 @@ def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def reading(records: list[Record]) -> float:
-    """The largest mean gain of a compared model from reading its own article's input instead of another's, in nats per
-    token of the lead."""
+    """The largest mean gain, in nats per token of the lead, of a model from its own article's input over another's."""
     gains: dict[tuple, list[float]] = {}
     for record in records:
         settings = Settings(record.config)

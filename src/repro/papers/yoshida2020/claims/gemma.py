@@ -21,8 +21,7 @@ def point(*models: str, overlaps=(0,), cpu: bool = False):
 
 
 def normalization(records: list[Record]) -> Measured:
-    """The gain of the normalized module minus the gain of the same module without normalization, trained at the same
-    rate."""
+    """The gain of the normalized module minus the gain of the same module not normalized, trained at the same rate."""
     return less(gain(records), gain(records, model=UNSCALED))
 
 
