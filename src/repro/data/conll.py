@@ -1,4 +1,4 @@
-"""Coreference in the layout of CoNLL 2012: a line for each token of OntoNotes, with its speaker and its mentions."""
+"""Coreference in the layout of CoNLL 2012: one line per token of OntoNotes, with its speaker and its mentions."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,15 +9,15 @@ from repro.data.examples import BadField, Coreference
 from repro.errors import ReproError
 
 BEGIN = re.compile(r"#begin document \((.+)\); part (\d+)")
-WORD, SPEAKER = 3, 9  # columns; the last has the mentions
-GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # how the names of documents begin
+WORD, SPEAKER = 3, 9  # columns; the last column has the mentions
+GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # the first two letters of a document's name
 
 
 def documents(lines: Iterable[str], genres: tuple[str, ...] = GENRES) -> Iterator[Coreference]:
-    """The documents of a file; each part of a document is one. A mention in two clusters stays in the first.
+    """The documents of a file; each part of a document counts as one. A mention in two clusters stays in the first.
 
-    Raises ReproError for a line with too few columns, a mention that ends before it starts or never, and an unknown
-    genre; the line's number is given.
+    Raises ReproError, with the number of the line, for a line with too few columns, a mention that never starts or
+    never ends, an unknown genre, and a file that ends inside a document.
 
     >>> rows = [f"bc/x 0 {k} {word} - - - - - Ann - {mention}" for k, (word, mention) in enumerate(
     ...     [("I", "(1)"), ("saw", "-"), ("my", "(2|(1)"), ("dog", "2)")])]
@@ -66,7 +66,7 @@ def documents(lines: Iterable[str], genres: tuple[str, ...] = GENRES) -> Iterato
 
 
 def _each_once(clusters: Iterable[list[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """The clusters, their mentions in order, without mentions that an earlier one has."""
+    """The clusters, with their mentions in order and without mentions that an earlier cluster has."""
     seen: set[tuple[int, int]] = set()
     found = []
     for cluster in clusters:

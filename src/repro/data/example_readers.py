@@ -1,7 +1,7 @@
-"""How corpora of examples are read from their files: one reader a kind, with the columns that hold its fields.
+"""How corpora of examples are read from their files: one reader for each kind, given the columns that hold its fields.
 
-Files are tables: .parquet, or .npz with arrays of one length. A row's id is in its column for that, where there is one,
-else its split and its number there.
+Files are tables: .parquet, or .npz with arrays of one length. A row's id comes from the id column; without one, it
+consists of the split and the row's number in it.
 """
 
 import re
@@ -17,12 +17,13 @@ from repro.data.base import Corpus, Reader
 from repro.data.examples import ANSWER_TYPES, BadField, Mention, Paragraph, Span
 from repro.errors import ReproError
 
-SPLIT = "split"  # the column that says to which split a row belongs, where a file holds several
+SPLIT = "split"  # the column that names a row's split, in files with several splits
 
 
 def labelled(id: str | None = None, text: str = "text", pair: str | None = None, label: str = "label",
              score: tuple[float, float] | None = None) -> Reader:
-    """Texts or pairs with a label, by its place or name in `Corpus.labels`, or with a score in the range `score`."""
+    """Texts or pairs with a label, given by its index or name in `Corpus.labels`, or with a score in the range
+    `score`."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.LabelledText:
         value = _label(corpus, row[label]) if score is None else row[label]
         if score is not None and not (isinstance(value, (int, float)) and score[0] <= value <= score[1]):
@@ -33,10 +34,10 @@ def labelled(id: str | None = None, text: str = "text", pair: str | None = None,
 
 
 def questions(between: str = "", level: str | None = "level", sentence_split: str | None = None) -> Reader:
-    """HotpotQA's layout; a supporting fact is a title and the number of a sentence, or null where that is not known.
+    """HotpotQA's layout; a supporting fact is a title and the number of a sentence, or null if the number is unknown.
 
-    between: what joins sentences. sentence_split: a column that is false where a paragraph is one string, so that the
-    numbers of sentences mean nothing.
+    between: the string that joins sentences. sentence_split: a column that is false if a row's paragraphs are not split
+    into sentences, so that the numbers of sentences mean nothing.
     """
     def build(corpus: Corpus, name: str, row: dict) -> examples.Question:
         titles = row["context_titles"]
@@ -63,7 +64,8 @@ def questions(between: str = "", level: str | None = "level", sentence_split: st
 
 
 def document_questions() -> Reader:
-    """TriviaQA: questions on documents, each a paragraph of one sentence; where the answer stands is not known."""
+    """TriviaQA: questions on documents; each document is a paragraph of one sentence, and the positions of the answer
+    are unknown."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Question:
         if len(row["titles"]) != len(row["documents"]) or not row["documents"]:
             raise BadField("documents", f"has {len(row['documents'])} texts for {len(row['titles'])} titles")
@@ -78,7 +80,8 @@ def document_questions() -> Reader:
 
 def choices(id: str | None = "id", question: str = "question", candidates: str = "choices", answer: str = "label",
             paragraphs: str | None = None) -> Reader:
-    """Questions with candidates; `answer` holds the right one's number or its words, `paragraphs` a text or several."""
+    """Questions with candidates; the column `answer` holds the right candidate's number or its words, and the column
+    `paragraphs` one text or several."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.MultipleChoice:
         right, texts = row[answer], row[paragraphs] if paragraphs else ()
         if isinstance(right, str):
@@ -93,7 +96,7 @@ def choices(id: str | None = "id", question: str = "question", candidates: str =
 
 
 def cloze_questions(kind: str, most: int) -> Reader:
-    """A table of books as up to `most` questions a book in which a word is left out; kind: one of `clozes.KINDS`."""
+    """Up to `most` questions for each book of a table, each with a word left out; kind: one of `clozes.KINDS`."""
     def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
         for path in corpus.paths(split):
             for name, content in files.text_rows(path):
@@ -105,7 +108,8 @@ def cloze_questions(kind: str, most: int) -> Reader:
 
 
 def book_names() -> Reader:
-    """A table of books as questions on names (`repro.data.book_names`), book by book, as many as the split has."""
+    """Questions on the names in a table of books (`repro.data.book_names`), book by book, up to the split's number of
+    examples."""
     def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
         yield from islice(every(corpus, split), corpus.splits[split].n_examples)
 
@@ -122,7 +126,7 @@ def book_names() -> Reader:
 
 
 def last_words(text: str = "text") -> Reader:
-    """Passages whose last word (what follows the last blank) is the target."""
+    """Passages whose last word (everything after the last space) is the target."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Cloze:
         words = row[text].split()
         return examples.Cloze(name, row[text].rstrip(), words[-1] if words else "")
@@ -131,7 +135,7 @@ def last_words(text: str = "text") -> Reader:
 
 
 def coreference() -> Reader:
-    """LitBank: `sentences` of tokens and `clusters` of [first token, last token], counted in the document."""
+    """LitBank: `sentences` of tokens and `clusters` of [first token, last token], counted from the document's start."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Coreference:
         return examples.Coreference(name, tuple(map(tuple, row["sentences"])), tuple(
             tuple((first, last + 1) for first, last in cluster) for cluster in row["clusters"]))
@@ -151,7 +155,7 @@ def pronouns() -> Reader:
 
 def summaries(document: str = "document", summary: str = "summary", title: str | None = "title",
               id: str | None = "id") -> Reader:
-    """Documents with a title and a summary; or texts and what each becomes in another language."""
+    """Documents with a title and a summary; or texts with their translations."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Summary:
         return examples.Summary(name, row[title] if title else "", row[document], row[summary])
 
@@ -159,12 +163,12 @@ def summaries(document: str = "document", summary: str = "summary", title: str |
 
 
 def next_sentences(held_out: int) -> Reader:
-    """HotpotQA's layout as texts to go on with: of the first supporting paragraph all but the first sentence is wanted,
-    given the question as title and all paragraphs, of that one the first sentence alone.
+    """HotpotQA's layout as texts to continue: the summary is the first supporting paragraph without its first sentence.
+    The document is all paragraphs, with only the first sentence of that one; the title is the question.
 
     Questions without sentences, or whose paragraph has fewer than three, are left out. From the rest, the split
-    "validation" takes every `held_out`-th question and "train" the others. Last, questions are left out whose wanted
-    sentences occur in another paragraph as well.
+    "validation" takes every `held_out`-th question and "train" the others; "test" takes all of its own. Finally,
+    questions whose summary also occurs in another paragraph are left out.
     """
     inner = questions(sentence_split="sentence_split")
 
@@ -197,7 +201,8 @@ def images() -> Reader:
 
 
 def recordings(rate: int) -> Reader:
-    """Recordings of `rate` samples a second with the columns `title`, `seconds` and `mulaw_u8` (a byte a sample)."""
+    """Recordings of `rate` samples a second with the columns `title`, `seconds` and `mulaw_u8` (one byte per
+    sample)."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Audio:
         found = examples.Audio(name, row["title"], np.frombuffer(row["mulaw_u8"], np.uint8), rate)
         if abs(found.seconds - row["seconds"]) > 1 / rate:
@@ -219,9 +224,9 @@ generated = {kind: Reader(kind, _generated) for kind in (  # by `corpus.generato
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],
             **settings: Any) -> Reader:
-    """The reader whose rows are what `build(corpus, id, the columns of one row)` makes.
+    """The reader whose rows are made by `build(corpus, id, the columns of one row)`.
 
-    columns: field -> its column; None: the corpus has none. settings: what else `build` goes by.
+    columns: field -> its column; None: the corpus has none. settings: other settings that `build` depends on.
     """
     wanted = [column for column in columns.values() if column is not None]
 
@@ -236,7 +241,7 @@ def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[
             except BadField as error:
                 wrong = f"field {columns.get(error.field) or error.field} {error.wrong}"
                 raise ReproError(f"corpus {corpus.name}, {split}, row {name}: {wrong}.") from None
-            except (TypeError, ValueError, AttributeError) as error:  # a value of another type than the column's
+            except (TypeError, ValueError, AttributeError) as error:  # a value of the wrong type
                 raise ReproError(f"corpus {corpus.name}, {split}, row {name}: not {row.kind} of the form that is "
                                  f"expected in the columns {', '.join(wanted)} ({error}).") from error
             yield example
@@ -261,7 +266,7 @@ def _rows_of(corpus: Corpus, split: str, columns: list[str]) -> Iterator[dict]:
 
 
 def _label(corpus: Corpus, value: object) -> int:
-    """The place of a label that a file gives by its place or its name."""
+    """The index of a label that a file gives by its index or its name."""
     if value in corpus.labels:
         return corpus.labels.index(value)
     if isinstance(value, int) and 0 <= value < len(corpus.labels):
@@ -270,7 +275,7 @@ def _label(corpus: Corpus, value: object) -> int:
 
 
 def _spans(paragraphs: tuple[Paragraph, ...], answer: object) -> tuple[Span, ...]:
-    """Where the answer stands as words of its own; if nowhere, with other capitals or inside words."""
+    """Where the answer occurs as whole words; if nowhere, ignoring case; if still nowhere, also inside words."""
     if not isinstance(answer, str) or not answer or answer in ANSWER_TYPES[1:]:
         return ()
     exact = re.escape(answer)

@@ -85,7 +85,7 @@ class Span:
     stop: int
 
 
-ANSWER_TYPES = ("span", "yes", "no")  # of a question: words of its text, or a verdict that no words of it give
+ANSWER_TYPES = ("span", "yes", "no")  # a question's answer is words of its text, or yes or no
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Question:
 
     aliases: other right answers (TriviaQA).
     spans: the positions of the answer, in order; none for "yes" and "no", or if the text words it differently.
-    supporting: (number of the paragraph, number of the sentence in it; None where only the paragraph is known).
+    supporting: (number of the paragraph, number of the sentence in it; None if only the paragraph is known).
     """
 
     kind: ClassVar[str] = "question"
@@ -143,7 +143,7 @@ class Question:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is to be read in it: the question, and each paragraph below its title."""
+        """All of its text: the question, and each paragraph below its title."""
         return (self.question, *(f"{title}\n{one.text}" for title, one in zip(self.titles, self.paragraphs,
                                                                               strict=True)))
 
@@ -223,8 +223,8 @@ class Cloze:
 class Coreference:
     """A document's sentences of tokens, and its clusters of mentions (start, stop), counted in tokens of the document.
 
-    A mention is in exactly one cluster; a cluster may have a single mention (a singleton). speakers: of each token;
-    empty where the corpus has none. genre: its place in `Corpus.labels`.
+    A mention is in exactly one cluster; a cluster may have a single mention (a singleton). speakers: the speaker of
+    each token; empty if the corpus has none. genre: the index of the document's genre in `Corpus.labels`.
     """
 
     kind: ClassVar[str] = "coreference"
@@ -267,7 +267,7 @@ class Mention:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A text, a pronoun in it, and two names `a` and `b`, at most one of which is meant by it (GAP)."""
+    """A text, a pronoun in it, and two names `a` and `b`; the pronoun refers to at most one of them (GAP)."""
 
     kind: ClassVar[str] = "pronoun"
     id: str
@@ -385,7 +385,7 @@ def _texts(row: object, *names: str) -> None:
 def rewritten(given: Any, rewrite: Callable[[str], str]) -> Any:
     """A text, or an example with all its texts, rewritten; spans of a question move with their text.
 
-    rewrite: must treat a part of a text like the whole, as a character replacement does.
+    rewrite: must treat each part of a text as it treats the whole, as a character replacement does.
 
     >>> row = Question("1", "Who?", (Paragraph("A", ("“It’s” Ann…", "she"), " "),), "ann…", (Span(0, 7, 11),))
     >>> plain = rewritten(row, lambda text: text.replace("“", "``").replace("…", "..."))

@@ -22,9 +22,9 @@ SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # 
 class OwnText(Corpus):
     """The text in a folder of the reader.
 
-    Its files are read as UTF-8, with plain line ends and, as the corpora of the study, with plain quotes and dashes. If
-    it trains a model, the first 80% of each document are training text and the rest is held out. If not, every split
-    is the whole text.
+    Its files are read as UTF-8, with plain line ends and, like the study's corpora, with plain quotes and dashes. If it
+    trains a model, the first 80% of each document are training text and the rest is held out. If not, there is no
+    training split, and validation and test are both the whole text.
     """
 
     files: tuple[Path, ...] = ()
@@ -46,8 +46,9 @@ def own_text(folder: Path | str, trains: bool = False) -> OwnText:
     learns from it.
 
     Raises ReproError for a folder that is missing, has no .txt file or too much text, and for a file that cannot be
-    read, has no word, or is not UTF-8 in text or name. The same for two files with one text, or with more than half of
-    their runs of 13 words in common (`near_copies`): copies are not independent documents.
+    read, has no word, or is not UTF-8 in text or name. Copies are refused too, because they are not independent
+    documents: two files with the same text, or a file that shares more than half of its runs of 13 words with another
+    (`near_copies`).
 
     >>> (folder / "letters").mkdir()
     >>> (folder / "letters" / "one.txt").write_text("Dear Ada, all is well.")
@@ -130,6 +131,7 @@ READER = Reader(Document, _rows)
 
 
 def _name(folder: Path) -> str:
-    """The name of a folder as that of a corpus: letters, digits, points and hyphens, and no corpus of the study."""
+    """The name of a folder as a corpus name: letters, digits, underscores, dots and hyphens, not the name of a corpus
+    of the study."""
     name = re.sub(r"[^\w.-]+", "-", folder.resolve().name).strip("-.")[:60] or "text"
     return f"{name}-folder" if name in {one.name for one in corpora()} else name

@@ -1,7 +1,7 @@
-"""Pages that were shared, with planted cases of all that `repro.data.web` leaves out; which page is which is known.
+"""Shared pages with planted cases of everything that `repro.data.web` leaves out; the case of each page is known.
 
-The articles are beginnings of the embedded books. Around each stand a menu, an advertisement and a footer, which are no
-text of the page.
+The articles are beginnings of embedded books. Each is surrounded by a menu, an advertisement and a footer, which do not
+belong to the page's text.
 """
 
 import random
@@ -11,14 +11,14 @@ from repro.data.synthetic import BOOKS
 from repro.data.web import Page
 
 VERSION = 1  # raise it when the pages of a given seed change
-CASES = ("karma", "date", "text", "Wikipedia", "duplicate")  # by the step that leaves such a page out
+CASES = ("karma", "date", "text", "Wikipedia", "duplicate")  # named by the step that leaves such a page out
 AROUND = ("Home News Sport Weather Subscribe now", "Buy two kettles and get the third one free", "All rights reserved")
 
 
 def pages(n: int, planted: int, seed: int = 0) -> list[tuple[Page, str]]:
-    """`n` pages to keep and `planted` of each of the cases, in an order drawn by `seed`: (page, its case or "").
+    """`n` pages to keep and `planted` pages of each case, in an order drawn by `seed`: (page, its case or "").
 
-    Copies differ from what they are copies of in a few words, every other one in none, and come after it.
+    Copies come last. Every other copy differs from its original in one word; the rest do not differ.
     """
     draw = random.Random(f"web {VERSION}/{seed}")
     kept = [_page(draw, f"https://site{k}.example/story", k) for k in range(n)]
@@ -31,7 +31,7 @@ def pages(n: int, planted: int, seed: int = 0) -> list[tuple[Page, str]]:
 
 
 def paragraphs(index: int) -> list[str]:
-    """The words of article `index`, in paragraphs of 60."""
+    """Article `index`, in paragraphs of 60 words."""
     words = BOOKS.book("web", index).split()[:300]
     return [" ".join(words[k:k + 60]) for k in range(0, len(words), 60)]
 

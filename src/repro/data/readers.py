@@ -1,4 +1,4 @@
-"""How corpora of text are read from their files: one reader a kind of layout."""
+"""How corpora of text are read from their files: one reader for each layout."""
 
 import html
 import re
@@ -13,7 +13,7 @@ TITLE = re.compile(r"^ = [^=\n].* = \n(?= \n)", re.MULTILINE)
 
 
 def articles(text: str) -> list[Document]:
-    """WikiText's running text cut before each article's title line; joined again it is `text`.
+    """WikiText's running text, cut before each article's title line; joining the articles gives `text` again.
 
     Text before the first title (a blank line) belongs to the first article.
     """
@@ -60,8 +60,11 @@ def _books_of(split: str, paths: list[Path]) -> Iterator[Document]:
 
 
 def _wikipedia_and_books(corpus: Corpus, split: str) -> Iterator[Document]:
-    """The paragraphs of a question of HotpotQA, which are about the same, are one document. A paragraph belongs to the
-    first question that has it, so that none is in both splits; every hundredth question is validation."""
+    """The paragraphs of each HotpotQA question, on related subjects, as one document; then the books.
+
+    A paragraph belongs to the first question that has it, so none is in both splits. Every hundredth question belongs
+    to validation.
+    """
     questions, *shelves = corpus.paths(split)
     seen: set[str] = set()
     for number, row in enumerate(files.parquet_rows(questions, ["context_titles", "context_sentences"])):
@@ -103,7 +106,7 @@ def _text(rows: Callable[[Corpus, str], Iterator[Document]]) -> Reader:
 
 wikitext = _text(_wikitext)  # a running text, cut into its articles
 shelf = _text(_shelf)  # a table of books with the columns `id` and `text`
-shelf_with_held_out = _text(_shelf_with_held_out)  # the same, a few books of the training table being the validation
-wikipedia_and_books = _text(_wikipedia_and_books)  # HotpotQA's questions, then tables of books, each with held-out ones
+shelf_with_held_out = _text(_shelf_with_held_out)  # the same, with a few books of the table held out for validation
+wikipedia_and_books = _text(_wikipedia_and_books)  # HotpotQA's questions, then tables of books, with some held out
 generated_books = _text(_generated)  # by `corpus.generator`
 cut_text = _text(_cut_text)  # one text cut into train, validation and test by the byte counts of the splits

@@ -2,10 +2,11 @@
 
 The lead of an article says a few facts about a person, always in the same order, and nothing else: "Robin raised Leeds
 taught chess ..." Each relation has two wordings, drawn at random for every lead, so they cannot be predicted. Each
-value is drawn evenly from those of its relation and stated in one paragraph of the document with both wordings, so that
-neither is favored: "they born Leeds raised Leeds", at a random position among paragraphs of filler. About half of these
-name the person, so that a search for the title finds them; the others say "they". Filler has no information. So a
-reader of part of the document knows the values that it has read and can only guess the others.
+value is drawn evenly from those of its relation. One paragraph of the document, at a random position among paragraphs
+of filler, states it with both wordings, so that neither is favored: "they born Leeds raised Leeds". About half of the
+paragraphs with a value name the person, so that a search for the title finds them; the others say "they". Filler
+carries no information. So a reader of part of the document knows the values that it has read and can only guess the
+others.
 """
 
 import hashlib
@@ -26,15 +27,15 @@ RELATIONS = tuple((wordings.split(), values.split()) for wordings, values in (
     ("built bought", "boats clocks bridges houses violins engines lamps gardens"),
 ))
 FILLER = "the a of and to in that was with on by at from as it which were this had not are but or an be".split()
-ALIAS = "they"  # who is not named
+ALIAS = "they"  # replaces the person's name
 
 
 @dataclass(frozen=True)
 class SyntheticArticles:
     """The process that writes the articles; each is a function of these numbers, its split and its index.
 
-    n_facts: relations stated. n_paragraphs, paragraph_words: size of a document. n_values: of each relation. named: how
-    likely a paragraph with a fact names the person. Raises ReproError for numbers that do not match.
+    n_facts: relations stated. n_paragraphs, paragraph_words: size of a document. n_values: values of each relation.
+    named: probability that a paragraph with a fact names the person. Raises ReproError for numbers out of range.
     """
 
     n_facts: int = 3
@@ -50,7 +51,7 @@ class SyntheticArticles:
         check_ranges(self, limits, "synthetic articles")
 
     def example(self, split: str, index: int) -> Summary:
-        """Article `index` of `split`: its title, its document (a paragraph a line), and its lead."""
+        """Article `index` of `split`: its title, its document (one paragraph per line), and its lead."""
         draw = random.Random(f"articles {VERSION}/{self.seed}/{split}/{index}")
         name, lead = _one(draw, NAMES), []
         paragraphs = [[_one(draw, FILLER) for _ in range(self.paragraph_words)] for _ in range(self.n_paragraphs)]
@@ -82,8 +83,8 @@ class SyntheticArticles:
         """Nats of the whole lead, its end included, under the best possible reader of the text `seen`.
 
         The best possible reader knows the process. It knows the name if `seen` has the title or a paragraph with the
-        name, and otherwise guesses among all. It knows each value in `seen`, and otherwise guesses among those of the
-        relation. It never knows the wordings, and always the end of the lead.
+        name, and otherwise guesses among all names. It knows each value that is in `seen`, and otherwise guesses among
+        the relation's values. It never knows the wordings, and it always knows where the lead ends.
         """
         words = set(seen.split())
         lead = example.summary.split()
@@ -104,7 +105,7 @@ class SyntheticArticles:
         values = example.summary.split()[2::2]
         name = 1.0 if example.title in words else 1 / len(NAMES)
         right = [1.0 if value in words else 1 / self.n_values for value in values]
-        pairs = name / 2 + sum(right) / 2 + sum(right[:-1]) / 2  # each has one wording, right every second time
+        pairs = name / 2 + sum(right) / 2 + sum(right[:-1]) / 2  # each bigram has one wording, right half of the time
         return {"rouge1": (name + len(values) / 2 + sum(right)) / (1 + 2 * len(values)),
                 "rouge2": pairs / (2 * len(values))}
 

@@ -1,8 +1,8 @@
 """Questions with four candidates in the form of WikiHop: the story that decides between them comes last.
 
-A text is a list of names, which says nothing, and then a story of one topic. The candidates are things of four topics,
-and the one of the story's topic is right. The story does not mention it: which words belong together is known from
-books of `repro.data.synthetic`. So a reader of the story always knows the answer, and any other reader guesses.
+A text is a list of names, which carries no information, and then a story of one topic. The candidates are things of
+four topics; the thing of the story's topic is right. The story does not mention it: books of `repro.data.synthetic`
+teach which words belong together. So a reader of the story always knows the answer, and any other reader guesses.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ CONTENT = frozenset(word for topic in TOPICS for words in topic for word in word
 class SyntheticCandidates:
     """The process that writes the questions; each is a function of these numbers, its split and its index.
 
-    n_names: words before the story. story_words: length of the story. Raises ReproError for numbers out of range.
+    n_names: names before the story. story_words: length of the story. Raises ReproError for numbers out of range.
     """
 
     n_names: int = 64
@@ -43,7 +43,7 @@ class SyntheticCandidates:
                               (" ".join(names), one.paragraphs[0].text))
 
     def best_score(self, example: MultipleChoice, n_words: int | None = None) -> float:
-        """How likely the best possible reader of the first `n_words` words of the text answers right; None: all."""
+        """The probability that the best possible reader of the text's first `n_words` words (None: all) is right."""
         words = " ".join(example.paragraphs).split()
         return 1.0 if CONTENT & set(words[:n_words]) else 1 / len(example.candidates)
 

@@ -1,8 +1,9 @@
 """Stories with one reference to resolve, whose best possible score with and without the story is known.
 
-A story of one of four topics is followed by four people, always the same but in any order, and by "I", its writer.
-That is the person whose topic it is; nothing else says who. So a reader of the whole text can always link "I" to the
-right person, and a reader of the people alone can only guess.
+A story of one of four topics is followed by four people, always the same but in random order, and by "I", the writer of
+the story. Each person has a topic of their own, and the writer is the person whose topic the story has; nothing else
+shows who it is. So a reader of the whole text can always link "I" to the right person, and a reader of the people alone
+can only guess.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from repro.data.synthetic import TOPICS
 from repro.errors import check_ranges
 
 VERSION = 1  # raise it when the texts of a given seed change
-PEOPLE = ("Robin", "Alex", "Sam", "Kim")  # by the number of their topic
+PEOPLE = ("Robin", "Alex", "Sam", "Kim")  # in the order of their topics
 BETWEEN = "nobody there had heard it before .".split()
 CAME, WRITER, LEFT = ("came", "."), "I", ("left", ".")
 TEMPLATES = tuple(template.split() for template in ("the ADJ NOUN VERB the NOUN .", "near the NOUN VERB the NOUN .",
@@ -26,8 +27,8 @@ TEMPLATES = tuple(template.split() for template in ("the ADJ NOUN VERB the NOUN 
 class SyntheticCoreference:
     """The process that writes the texts; each is a function of these numbers, its split and its index.
 
-    story_words: length of the story. between: how many times a sentence without a topic follows it. Raises ReproError
-    for numbers out of range.
+    story_words: length of the story. between: how many times the sentence `BETWEEN`, which has no topic, follows it.
+    Raises ReproError for numbers out of range.
     """
 
     story_words: int = 56
@@ -38,7 +39,7 @@ class SyntheticCoreference:
         check_ranges(self, {"story_words": (7, float("inf")), "between": (0, float("inf"))}, "synthetic coreference")
 
     def example(self, split: str, index: int) -> Coreference:
-        """Text `index` of `split`. Its clusters are "I" with one person, and the three others."""
+        """Text `index` of `split`. Its clusters are "I" with one person, and each of the three others alone."""
         draw = random.Random(f"coreference {VERSION}/{self.seed}/{split}/{index}")
         topic, order = int(draw.random() * len(PEOPLE)), list(range(len(PEOPLE)))
         draw.shuffle(order)
@@ -78,7 +79,7 @@ class SyntheticCoreference:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def _next(self, sentences: list[tuple[str, ...]]) -> tuple[int, int]:
-        """The word that follows, as start:stop."""
+        """The place of the next word in the text, (start, stop)."""
         start = sum(map(len, sentences))
         return start, start + 1
 

@@ -28,8 +28,8 @@ class SyntheticDocuments:
     """The process that writes the documents; each is a function of these numbers, its split and its index.
 
     n_words: length of a document. far: the number of words at its beginning without cues. n_cues: the number of cues,
-    at random positions among the others. reliability: probability that a cue agrees with the label. Raises ReproError
-    for numbers that do not fit together.
+    at random positions after them. reliability: probability that a cue agrees with the label. Raises ReproError for
+    numbers that do not fit together.
     """
 
     n_words: int = 512
@@ -45,7 +45,7 @@ class SyntheticDocuments:
         check_ranges(self, limits, "synthetic documents")
 
     def example(self, split: str, index: int) -> LabelledText:
-        """Document `index` of `split`: `n_words` words separated by single blanks, and its label."""
+        """Document `index` of `split`: `n_words` words separated by single spaces, and its label."""
         draw = random.Random(f"documents {VERSION}/{self.seed}/{split}/{index}")
         words = self._books.book(split, index).split()
         label = int(draw.random() * 2)
@@ -57,7 +57,7 @@ class SyntheticDocuments:
         return LabelledText(f"{split}-{index}", " ".join(words), label)
 
     def lexicon(self) -> list[str]:
-        """Every word a document can hold, each once."""
+        """Every word that a document can contain, each once."""
         return [*self._books.lexicon(), *self.cues[0], *self.cues[1]]
 
     def fingerprint(self) -> str:
@@ -82,9 +82,11 @@ class SyntheticDocuments:
 
 @dataclass(frozen=True)
 class SyntheticReviews(SyntheticDocuments):
-    """Short documents in which most of five words decide: words of the generated books that this text does not need.
+    """Short documents whose label most of five cues show. The cues are words of the generated books, but of topics that
+    do not occur otherwise in these documents.
 
-    A single word among so many is too rare in the mean that attention starts as: small models keep guessing for long.
+    With a single cue, small models would guess for a long time: attention starts as a mean over all words, in which one
+    word counts too little.
     """
 
     n_words: int = 128

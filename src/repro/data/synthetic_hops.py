@@ -1,9 +1,9 @@
 """Questions that take two steps, whose best possible score is known for a reader of everything and of single windows.
 
-A text is a story of one topic, followed by who was there and by four things, one each of four topics. The question is
-which of the things fits the story, or whether one does. The right thing does not occur in the story: only its topic
-shows that it fits, as learned from books of `repro.data.synthetic`. So a reader of the things without the story can
-only guess, and a reader of both always knows the answer.
+A text is a story of one topic, followed by the names of people who were there and by four things of four topics. The
+question is which of the things fits the story, or whether one does. The right thing does not occur in the story: only
+its topic shows that it fits, and books of `repro.data.synthetic` teach the topics. So a reader of the things without
+the story can only guess, and a reader of both always knows the answer.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ STORIES = tuple(template for template in TEMPLATES if "NAME" in template)
 class SyntheticHops:
     """The process that writes the questions; each is a function of these numbers, its split and its index.
 
-    story_words: length of the story. n_names: how many were there, which says nothing. n_topics: to draw from. yes_no:
-    how likely a question asks whether one fits, half of which have the answer yes. Raises ReproError for numbers that
-    do not fit together.
+    story_words: length of the story. n_names: how many people were there; their names carry no information. n_topics:
+    topics to draw from. yes_no: probability that a question asks whether a thing fits; half of these have the answer
+    yes. Raises ReproError for numbers out of range.
     """
 
     story_words: int = 24
@@ -43,7 +43,7 @@ class SyntheticHops:
         check_ranges(self, limits, "synthetic hops")
 
     def example(self, split: str, index: int) -> Question:
-        """Question `index` of `split`; its paragraphs are the story, who was there, and the things."""
+        """Question `index` of `split`; its paragraphs are the story, the names, and the things."""
         draw = random.Random(f"hops {VERSION}/{self.seed}/{split}/{index}")
         whether = draw.random() < self.yes_no
         fits = not whether or draw.random() < 0.5
@@ -82,12 +82,12 @@ class SyntheticHops:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def best_score(self, example: Question, windows: Sequence[str] | None = None) -> float:
-        """How likely the best possible reader, who knows the process, answers right: 1, 0 or what a guess gives.
+        """The probability that the best possible reader, which knows the process, is right: 1, 0 or that of a guess.
 
         windows: the texts that it reads one at a time, with no information passed between them; None: all at once.
-        Exact match and F1 are the same, since things are single words. A window with part of the story shows for its
-        own things whether they fit. All others are equally likely; "does one fit" is more likely "no" once some are
-        known not to.
+        Exact match and F1 are the same, since things are single words. A window with part of the story shows whether
+        the things in the same window fit. All other things are equally likely to fit. Once some things are known not to
+        fit, "does one fit" is more likely answered "no".
         """
         story = set(example.paragraphs[0].text.split()) & self._content
         things = set(example.paragraphs[-1].text.split()) & self._content
@@ -124,10 +124,10 @@ def _one(draw: random.Random, values: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class FarHops(SyntheticHops):
-    """The same questions with more lists of who was there, so that the things are far from the story. Each paragraph
-    has a name as its title, which says nothing.
+    """Such questions with several lists of people who were there, so that the things are far from the story. Each
+    paragraph has a name as its title, which carries no information.
 
-    n_lists: of `n_names` names each, between the story and the things.
+    n_lists: lists of `n_names` names each, between the story and the things.
     """
 
     story_words: int = 48

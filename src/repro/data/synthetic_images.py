@@ -1,9 +1,9 @@
 """Small images whose rows repeat, and whose best possible code length is known.
 
-The pixels of an image have one of a few colors, which the first byte of a pixel determines. Those of the first rows are
-drawn evenly; every later row repeats the one `period` rows above it, and each of its pixels is drawn again with
-probability `noise`. Only the pixel above helps to predict a pixel. In the sequence of bytes it is one or two rows back,
-where a column of strided attention sees it.
+Each pixel has one of a few colors, which its first byte determines. The pixels of the first `period` rows (one or two)
+are drawn evenly. Every later row repeats the row `period` rows above it, except that each pixel is drawn again with
+probability `noise`. So only the pixel `period` rows above helps to predict a pixel. In the sequence of bytes it is one
+or two rows back, where a column of strided attention sees it.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ LABELS = ("every row repeats", "every second row repeats")
 class SyntheticImages:
     """The process that draws the images; each is a function of these numbers, its split and its index.
 
-    side: pixels of a side. colours: that a pixel can have. noise: probability that a pixel of a repeated row is drawn
-    again. Raises ReproError for numbers out of range.
+    side: pixels of a side. colours: number of colors that a pixel can have. noise: probability that a pixel of a
+    repeated row is drawn again. Raises ReproError for numbers out of range.
     """
 
     side: int = 8
@@ -39,7 +39,7 @@ class SyntheticImages:
         check_ranges(self, limits, "synthetic images")
 
     def example(self, split: str, index: int) -> Image:
-        """Image `index` of `split`; its label is its period less 1."""
+        """Image `index` of `split`; its label is its period minus 1."""
         draw = random.Random(f"images {VERSION}/{self.seed}/{split}/{index}")
         period = 1 + int(draw.random() * 2)
         rows: list[list[int]] = []
@@ -50,10 +50,10 @@ class SyntheticImages:
         return Image(f"{split}-{index}", self._palette[np.array(rows)], period - 1)
 
     def best_bits(self) -> float:
-        """The fewest bits a byte that any model can need on average which knows the period from the start.
+        """The fewest bits per byte, on average, that a model can need if it knows the period from the start.
 
-        A pixel of a first row takes log2 of the colours; one that repeats takes the entropy of: as above, or any other.
-        Either is spread over its three bytes.
+        A pixel of the first `period` rows takes log2(`colours`) bits. A later pixel takes the entropy of its color:
+        probably the color above, or any other. The bits of a pixel are spread over its three bytes.
         """
         same = 1 - self.noise + self.noise / self.colours
         other = self.noise / self.colours

@@ -1,7 +1,7 @@
-"""Sound of notes that last: each a waveform that repeats, with a little noise, in 8-bit mu-law.
+"""Sound of sustained notes: each note repeats a waveform, with a little noise, in 8-bit mu-law.
 
-A clip is a row of notes. A note is a sum of three harmonics, so that a sample is much like the one a period before it;
-each code is then moved by one, up or down, with probability `noise`, which nothing can predict.
+A clip is a sequence of notes. A note is a sum of three harmonics, so that a sample is like the sample one period
+earlier. With probability `noise`, a code is then moved by one, up or down, which nothing can predict.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ RATE = 12_000  # samples a second
 class SyntheticSound:
     """The process that writes the clips; each is a function of these numbers, its split and its index.
 
-    notes: in a clip. length: samples of a note. periods: samples of a wave, the shortest and the longest; 24 to 60 are
-    500 to 200 Hz. noise: probability that a code is moved. Raises ReproError for numbers out of range.
+    notes: notes in a clip. length: samples of a note. periods: the shortest and the longest waveform, in samples; 24 to
+    60 are 500 to 200 Hz. noise: probability that a code is moved. Raises ReproError for numbers out of range.
     """
 
     notes: int = 8
@@ -57,7 +57,8 @@ class SyntheticSound:
         return Audio(f"{split}-{index}", f"notes {index}", np.array(codes, np.uint8), RATE)
 
     def best_bits(self) -> float:
-        """The fewest bits a sample that any model can need on average which knows the note: those of the noise."""
+        """The fewest bits per sample, on average, that a model can need if it knows the note: the entropy of the
+        noise."""
         chances = (1 - self.noise, self.noise / 2, self.noise / 2)
         return -sum(p * log2(p) for p in chances if p > 0)
 

@@ -1,8 +1,8 @@
 """Short tasks in the language of the generated books, one of each form that GPT reads, whose best score is known.
 
-A label depends on what the books teach: which words belong together. It is a function of the texts, replaced by another
-label with probability 1 - `reliability`, which bounds the expected accuracy. A model that knows the language has little
-left to learn; others have to learn it from the labels.
+A label depends on knowledge that the books teach: which words belong together. It is a function of the texts, but with
+probability 1 - `reliability` another label replaces it, which bounds the expected accuracy. A model that knows the
+language has little left to learn; other models have to learn the language from the labels.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ N_CANDIDATES = 4
 class SyntheticTask:
     """The process that writes the examples of one task; each is a function of these numbers, its split and its index.
 
-    kind: "topics", a text of one of twelve topics: is it one of the first six? "belonging", a text and a
-    few words: of its topic? "pairs", two texts: the same topic? "nouns", a text and four nouns: which is of its topic?
-    n_words: of a text. reliability: probability that the label follows from the texts.
-    Raises ReproError for another kind and numbers out of range.
+    kind: "topics", a text of one of twelve topics: is it one of the first six? "belonging", a text and an adjective
+    with a noun: do they belong to its topic? "pairs", two texts: do they have the same topic? "nouns", a text and four
+    nouns: which one belongs to its topic? n_words: length of a text. reliability: probability that the label follows
+    from the texts. Raises ReproError for another kind and numbers out of range.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class SyntheticTask:
                 raise ReproError(f"{name}={getattr(self, name)} of synthetic tasks: allowed are {low} to {high}.")
 
     def example(self, split: str, index: int) -> LabelledText | MultipleChoice:
-        """Example `index` of `split`; words are separated by single blanks."""
+        """Example `index` of `split`; words are separated by single spaces."""
         draw = random.Random(f"tasks {VERSION}/{self.kind}/{self.seed}/{split}/{index}")
         return _WAYS[self.kind](self, f"{split}-{index}", draw)
 
@@ -54,7 +54,7 @@ class SyntheticTask:
         return self.reliability
 
     def lexicon(self) -> list[str]:
-        """Every word an example can hold: those of the books."""
+        """Every word that an example can contain: the words of the books."""
         return self._books.lexicon()
 
     def fingerprint(self) -> str:
@@ -63,7 +63,7 @@ class SyntheticTask:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def passage(self, draw: random.Random, wanted: Callable[[int], bool] = lambda topic: True) -> tuple[str, int]:
-        """A text of one topic, one that is `wanted`, and the topic's number."""
+        """A text of one topic for which `wanted` holds, and the number of the topic."""
         while True:
             text = self._books.book("tasks", int(draw.random() * 2**52))
             topic = next(_TOPIC[word] for word in text.split() if word in _TOPIC)

@@ -2,9 +2,10 @@
 
 A page is a short story of `repro.data.synthetic`, written without spaces before periods, and one addition of the kind
 that people make to a text. Additions are drawn evenly: its first sentence again after "TL;DR:", a question with its
-answer, the narrator, or a phrase in a second language. In that language every word is spelled backwards, and an
-adjective follows its noun. Every addition follows from the page (or from the two languages) with certainty: a model
-that has learned everything makes no mistake. Each kind of task is also a corpus of its own, on stories of its own.
+answer, the narrator, or four phrases with their translations into a second language. In that language every word is
+spelled backwards, and an adjective follows its noun. Every answer follows from the page, or from the phrase, with
+certainty: a model that has learned everything answers without mistakes. Each kind of task is also a corpus of its own,
+on stories of its own.
 """
 
 import hashlib
@@ -35,12 +36,12 @@ class SyntheticWeb:
     seed: int = 0
 
     def story(self, split: str, index: int) -> list[str]:
-        """The sentences of a story; the first of them has a name in it."""
+        """The sentences of a story; the first one contains a name."""
         text = self._books.book(f"web {self.kind} {split}", index).replace(" .", ".")
         return [f"{one}." for one in text[:text.rindex(".")].split(". ")]
 
     def book(self, split: str, index: int) -> str:
-        """A page: the story, and on a line of its own what somebody added. It ends with a line end."""
+        """A page: the story on one line, then the addition on lines of its own. It ends with a newline."""
         sentences, draw = self.story(split, index), random.Random(f"web {VERSION}/{self.seed}/{split}/{index}")
         added = ADDED[int(draw.random() * len(ADDED))]
         if added == "phrase":
@@ -51,7 +52,7 @@ class SyntheticWeb:
         return f"{' '.join(sentences)}\n{lines}\n"
 
     def example(self, split: str, index: int):
-        """Example `index` of a split of a kind of tasks."""
+        """Example `index` of `split`, for all kinds but "pages"."""
         sentences, name = self.story(split, index), f"{split}-{index}"
         text, first = " ".join(sentences), first_name(sentences[0])
         draw = random.Random(f"web {VERSION}/{self.seed}/{self.kind}/{split}/{index}")
@@ -87,7 +88,8 @@ class SyntheticWeb:
 
 
 def phrase(draw: random.Random) -> tuple[str, str]:
-    """An adjective and a noun of one topic, and the same in the second language: "salty anchor", "rohcna ytlas"."""
+    """An adjective and a noun of one topic, and their translation into the second language: "salty anchor", "rohcna
+    ytlas"."""
     nouns, _, adjectives = TOPICS[int(draw.random() * len(TOPICS))]
     pair = adjectives[int(draw.random() * len(adjectives))], nouns[int(draw.random() * len(nouns))]
     return " ".join(pair), " ".join(word[::-1] for word in reversed(pair))

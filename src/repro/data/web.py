@@ -2,10 +2,10 @@
 
 Its makers published only how they made it, not the texts. It holds the text of pages that were linked on Reddit with 3
 karma or more, up to December 2017. Wikipedia, on which language models are tested, and duplicates are left out; further
-cleaning is not described. The paper extracted the text with Dragnet and Newspaper, which are no longer maintained; here
-trafilatura does. The first of several near copies, found by MinHash, is kept.
+cleaning is not described. The paper extracted the text with Dragnet and Newspaper, which are no longer maintained; we
+use trafilatura. The first of several near copies, found by MinHash, is kept.
 
-The input here is links and the pages they led to; nothing is fetched.
+The input is links and the pages they led to; nothing is fetched.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from repro.data.ngrams import grams
 from repro.errors import ReproError, check_text, is_series
 
 KARMA, LAST = 3, "2017-12-31"
-LEAST = 25  # words: with fewer, what is found on a page is a remark beside a picture, or the page around its text
+LEAST = 25  # words; a shorter text is usually a remark next to a picture, or menus and other surroundings
 STEPS = ("karma", "date", "text", "Wikipedia", "duplicate")  # in this order
 
 
@@ -70,8 +70,9 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
             similar: float = 0.8) -> WebText:
     """The texts of `pages` with at least `karma`, shared from day `first` to day `last`, without Wikipedia and copies.
 
-    similar: a page counts as a copy of an earlier one from this similarity on: the runs of five words that both have,
-    as a share of those that either has (Jaccard's index, 0 to 1). None for a day: no limit.
+    similar: a page counts as a copy of an earlier one if their similarity is at least this. The similarity is the runs
+    of five words that both have, as a share of the runs that either has (Jaccard's index, 0 to 1). None for a day: no
+    limit.
     Raises ReproError for an invalid day, numbers out of range, and missing packages.
 
     >>> said = "The boats of {} came home before dusk, and every child of {} ran down to count them."
@@ -86,7 +87,7 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
         raise ReproError(f"similar={similar}: allowed are shares above 0, up to 1.")
     for day in (first, last):
         if day is not None and not (isinstance(day, str) and not day):
-            _day(str(day)[:40])  # raises ReproError for what is none
+            _day(str(day)[:40])  # raises ReproError for an invalid day
     if first and last and _day(first) > _day(last):
         raise ReproError(f"first={first} is after last={last}: no page would be kept.")
     if isinstance(karma, bool) or not isinstance(karma, Real) or not abs(karma) < 2**63:
@@ -144,11 +145,11 @@ class _Copies:
         except ImportError as error:
             raise _lacking("datasketch") from error
         self.similar, self.size, self.sketch = similar, size, MinHash
-        # Candidates from the index are compared again: it may look for less, and has no settings for nearly 1.
+        # The index may find less similar texts, and has no settings for thresholds near 1, so `has` compares again.
         self.index, self.sketches = MinHashLSH(threshold=min(similar, 0.95), num_perm=size), {}
 
     def has(self, text: str) -> bool:
-        """Whether a text seen before is nearly this one; if not, the text is added."""
+        """Whether an earlier text is nearly the same as this one; if not, this one is added."""
         found = self.sketch(num_perm=self.size)
         found.update_batch([run.encode() for run in set(grams(text, 5)) or {text}])
         if any(self.sketches[k].jaccard(found) >= self.similar for k in self.index.query(found)):

@@ -1,9 +1,9 @@
-"""WikiSum from articles, what they cite and what a search finds (Liu et al. 2018, section 2 and Appendix A.2).
+"""WikiSum from articles, the texts that they cite and search results (Liu et al. 2018, section 2 and Appendix A.2).
 
-Its makers never published the texts, only how to gather them again. So this begins with them gathered, a JSON object a
-line: {"title": ..., "lead": ..., "citations": [text, ...], "search": [text, ...]}. By the medians of the paper's Table
-2 that is 51,500 words an article, some 0.3 MB, and 0.7 TB for all 2.3 million. Written is what is left without clones
-of the article, at most `most_words` words of each, in parquet files.
+Its makers never published the texts, only how to gather them again. So this module starts from gathered texts, one JSON
+object per line: {"title": ..., "lead": ..., "citations": [text, ...], "search": [text, ...]}. By the medians of the
+paper's Table 2, an article has 51,500 words, some 0.3 MB, and all 2.3 million take 0.7 TB. The module leaves out clones
+of the article, and writes at most `most_words` words for each article to parquet files.
 """
 
 import gzip
@@ -25,12 +25,13 @@ SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
 def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
-    """The columns title, document and summary of one line; None where nothing but clones is left.
+    """The columns title, document and summary of one line; None if no text is left without the clones.
 
-    A clone is a short document that repeats the lead, or a mirror of the article: one of which a part as long as three
-    leads has more than half of the lead's words. (The paper holds whole documents against each section of the article,
-    which the lines here do not have: a mirror that leaves out the lead is not found.)
-    Raises ReproError for what is no object, has no title or no lead, or has what is no text where texts belong.
+    A clone is a document that repeats the lead, such as a mirror of the article: some part of it, as long as three
+    leads, has more than half of the lead's words. (The paper compares whole documents with each section of the article,
+    which the lines here do not have. So a mirror that leaves out the lead is not found.)
+    Raises ReproError for a row that is not an object, has no title or no lead, or has anything but text where texts
+    belong.
     """
     if not isinstance(row, dict):
         raise ReproError(f"an article is {_short(row)}; it must be an object of title, lead, citations and search.")
@@ -60,7 +61,7 @@ def _texts(row: dict, name: str) -> list[str]:
 
 
 def _is_text(value) -> bool:
-    """Whether it can be written as UTF-8; JSON can hold halves of characters."""
+    """Whether a value is text that can be written as UTF-8; JSON strings can hold halves of characters."""
     return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
@@ -70,10 +71,10 @@ def _short(value) -> str:
 
 def is_clone(lead: str, document: str) -> bool:
     """Whether any stretch of three times the lead's length, wherever it begins, has more than `CLONE` of the lead's
-    different words. Lengths are counted in what stands between spaces; a shorter document is one stretch."""
+    different words. Lengths are counted in words between spaces; a shorter document is a single stretch."""
     pieces, size, wanted = document.split(), 3 * max(len(lead.split()), 1), set(words(lead))
     found = {piece: wanted & set(words(piece)) for piece in set(pieces)}
-    within: Counter[str] = Counter()  # how often each of them is in the stretch that ends here
+    within: Counter[str] = Counter()  # how often each of the lead's words is in the stretch that ends here
     for at, piece in enumerate(pieces):
         within.update(found[piece])
         for word in found[pieces[at - size]] if at >= size else ():
@@ -94,11 +95,11 @@ def split_of(title: str) -> str:
 def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_000) -> dict[str, int]:
     """Write `folder`/SPLIT-NNNNN.parquet from a file of lines (.jsonl or .jsonl.gz): articles of each split.
 
-    Lines are taken `shard` at a time. A stretch of them is done when its stretch-NNNNN.json is there, which is written
-    last; it is not made again, so that a build that was stopped goes on, also after a line further on was mended.
-    Returns how many articles each split has. Raises ReproError, with the line where there is one, for a missing, empty
-    or broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard,
-    another `most_words` or other lines.
+    Lines are read in stretches of `shard`. A stretch is complete once its stretch-NNNNN.json exists, which is written
+    last. Complete stretches are not built again, so a build that was stopped resumes, even after a later line was
+    repaired. Returns how many articles each split has. Raises ReproError for a missing, empty or broken file, and, with
+    the line, for a line that is not JSON or that `article` refuses. The same for a folder that was begun with another
+    shard, another `most_words` or other lines.
     """
     for name, value in (("shard", shard), ("most_words", most_words)):
         if value < 1:
@@ -126,8 +127,7 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
 
 
 def _digest(taken: list[tuple[int, str]]) -> str:
-    """The checksum of lines and their numbers, which become ids; a line feed added to the last line changes nothing.
-    """
+    """The checksum of lines and of their numbers, which become ids; a line feed at the end makes no difference."""
     found = hashlib.sha256()
     for at, line in taken:
         found.update(f"{at} {line.strip()}\n".encode())
@@ -135,7 +135,7 @@ def _digest(taken: list[tuple[int, str]]) -> str:
 
 
 def _check(done: Path, made: dict, source: Path, taken: list[tuple[int, str]]) -> None:
-    """Raise ReproError for a finished stretch that was not made as it would be now."""
+    """Raise ReproError for a complete stretch that was built from other lines or with other settings."""
     old, remedy = json.loads(done.read_text()), f"delete {done.parent} and build it again"
     if not {*made, "articles"} <= old.keys():
         raise ReproError(f"{done} does not say what it was built from; {remedy}.")
@@ -170,7 +170,7 @@ def _write(taken: list[tuple[int, str]], source: Path, folder: Path, number: int
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), buffer, compression="zstd")
             write_atomic(path, buffer.getvalue())
         else:
-            path.unlink(missing_ok=True)  # of a build that was stopped between a stretch's files
+            path.unlink(missing_ok=True)  # left by a build that was stopped between a stretch's files
     return {split: len(found) for split, found in rows.items()}
 
 

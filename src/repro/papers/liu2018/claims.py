@@ -35,7 +35,7 @@ EXTRACTED = {"paper": PAPER, "experiment": extraction.EXPERIMENT.name, "source":
 
 
 def ratio(metric: str, one: str, other: str):
-    """Measures the ratio of a metric between two models; counted, so without an interval."""
+    """Measures the ratio of a metric between two models; the metric is counted, so there is no interval."""
     def measure(records):
         found = {record.config["model"]: record.metrics[metric] for record in records}
         return Measured([[found[one] / found[other]]])
@@ -94,7 +94,7 @@ def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
     """Measures how much better one extractor's input is than another's, as a share of what cheating gains over the
     beginning of an article, in nats per token over all seeds; the control is the same with another article's input.
 
-    If that gain is zero or negative, a thousandth of a nat replaces it, and no effect can be seen.
+    A gain from cheating below a thousandth of a nat counts as a thousandth, so that it can be divided by.
     """
     def measure(records: list[Record]) -> Measured:
         import numpy as np
@@ -139,7 +139,7 @@ def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def reading(records: list[Record]) -> float:
-    """The better model's gain from its own article's input, in nats per token of the lead."""
+    """The largest mean gain, in nats per token of the lead, of a model from its own article's input over another's."""
     gains: dict[tuple, list[float]] = {}
     for record in records:
         settings = Settings(record.config)
@@ -150,7 +150,7 @@ def reading(records: list[Record]) -> float:
 
 
 def _base_reads(place: int) -> Callable[[Any], bool]:
-    """Whether a run uses the base model at this one of the lengths of BASE."""
+    """A filter for runs of the base model at the length with the index `place` in BASE."""
     return lambda config: (of_the_scale(config) and config.model == "gpt2-mini" and config.extractor == EXTRACTOR
                            and config.length == BASE[config.scale][place])
 
@@ -174,7 +174,7 @@ def more_of_the_lead(method: str, other: str):
 
 
 def cheating_gain(records: list[Record]) -> float:
-    """How far cheating beats the beginning."""
+    """The mean ROUGE-L F1 of cheating minus that of an article's beginning."""
     return fmean(record.metrics["cheating"] - record.metrics["identity"] for record in records)
 
 

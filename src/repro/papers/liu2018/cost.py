@@ -3,8 +3,8 @@
 We count the peak memory of a training step, tensor by tensor, on models with the paper's layers. At all scales but
 `paper` the models are narrower and the memory is smaller. Attention weights are kept for the backward pass, as in
 2018; later kernels keep none and would let T-D read much longer inputs. Each model is counted twice, with the same code
-for all: once with the weights of later keys kept, although they are zero, and once with 512 queries at a time and the
-keys after them skipped.
+for all: once keeping the weights of later keys, although they are zero, and once taking 512 queries at a time and
+skipping the keys after them.
 """
 
 import math
@@ -27,7 +27,7 @@ GIB = 2**30
 
 
 class Config(RunConfig):
-    """A model whose training step is counted at growing lengths, until it does not fit."""
+    """A model whose training step is counted at increasing lengths, and the memory into which its input must fit."""
 
     model: Literal["t-ed", "t-d", "t-dmca"]
     lengths: tuple[Annotated[int, Field(ge=1)], ...] = (500, 1_000, 2_000, 4_000)  # L, tokens
@@ -35,9 +35,9 @@ class Config(RunConfig):
     vocab_size: int = Field(512, ge=257)
     n_embd: int = Field(64, ge=1)
     n_head: int = Field(4, ge=1)
-    n_layer: int = Field(6, ge=1)  # of T-D; of T-ED on either side
+    n_layer: int = Field(6, ge=1)  # layers of T-D, and of T-ED's encoder and decoder each
     layers: str = "LMLML"
-    memory: float = Field(2.25, gt=0)  # GiB: for T-D at 4,000 tokens, its longest input in the paper
+    memory: float = Field(2.25, gt=0)  # GiB: about what T-D needs for 4,000 tokens, its longest input in the paper
 
     @model_validator(mode="after")
     def _fits(self):
@@ -88,7 +88,7 @@ def longest_that_fits(peak, memory: float, limit: int = 2**20) -> int:
 def step_memory(config, n: int, way: str = "products", limit: float = math.inf) -> int | float:
     """Peak bytes of one training step on an input of n tokens: weights, gradients, Adam's moments and activations.
 
-    way: how attention is computed, "products" with all scores or "rows" without most of those of later keys. limit:
+    way: how attention is computed: "products" with all scores, or "rows" without most scores of later keys. limit:
     bytes at which counting stops; the peak is then infinite.
     """
     import torch
@@ -107,22 +107,22 @@ def step_memory(config, n: int, way: str = "products", limit: float = math.inf) 
                 "labels": target}
 
     with torch.no_grad():
-        objective(batch(1))  # patterns are checked when they are first met: not part of a step
+        objective(batch(1))  # patterns are checked at their first use, which is not part of a step
     measured = batch(n)
-    _masks.cache_clear()  # so that they are counted, even if this process built them before
-    held = 12 * weights
-    return held + peak_memory(lambda: objective(measured).backward(), limit=limit - held)  # which counts the gradients
+    _masks.cache_clear()  # so that the masks are counted even if this process has built them before
+    held = 12 * weights  # weights and Adam's moments; `peak_memory` counts the gradients
+    return held + peak_memory(lambda: objective(measured).backward(), limit=limit - held)
 
 
 def parameters(config) -> int:
-    """All weights."""
+    """The number of weights."""
     from repro.papers.liu2018.summarise import model_config
 
     return model_config(_sized(config), config.vocab_size).parameters
 
 
 def _sized(config) -> Sized:
-    """The settings of `summarise` of the same size."""
+    """The settings of `summarise` for a model of the same size."""
     return Sized(experiment="summarise", scale=config.scale, corpus=config.corpus, model=config.model,
                  length=config.lengths[0], vocab_size=config.vocab_size, n_embd=config.n_embd,
                  n_head=config.n_head, n_layer=config.n_layer, layers=config.layers,
@@ -138,7 +138,7 @@ EXPERIMENT = Experiment(
     config=Config, execute=execute,
     estimate=lambda config: Estimate(  # the allocator keeps a part of the freed memory
         parameters(config), 0, 0.0, PROCESS + int(4 * config.memory * GIB), 45 * config.memory),
-    revision=1,  # since then all models skip later keys, or none does
+    revision=1,  # since this revision, either all models skip later keys or none does
     scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"},
             "paper": {"corpus": "synthetic-articles"} | PRINTED},
     grid=lambda scale: [{"model": name} for name in NAMES])
@@ -175,9 +175,9 @@ def figure(context: ArtifactContext):
 
 
 def times_as_long(scale: str, skipping: bool = False) -> str:
-    """How many times as long an input fits for T-DMCA as for T-D in the same memory, "2.1"; or "not run".
+    """T-DMCA's longest input in units of T-D's in the same memory, such as "2.1"; or "not run".
 
-    skipping: with later keys skipped for both, instead of the scores of all keys kept.
+    skipping: whether both skip later keys; if not, both keep the scores of all keys.
     """
     name = "longest_skipping" if skipping else "longest"
     found = {config.model: Store.for_scale(scale).seeds(config) for config in EXPERIMENT.plan(scale)}

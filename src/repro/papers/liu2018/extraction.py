@@ -57,8 +57,8 @@ def execute(config, context):
 
 
 def figure(context: ArtifactContext) -> "pandas.DataFrame":
-    """One row per method: ROUGE-L F1 in % with its interval over articles. Where the paper draws a bar without a
-    number, the cell says so."""
+    """One row per method: ROUGE-L F1 in % with its interval over articles. If the paper draws a bar without a number,
+    the cell says so."""
     import pandas
 
     rows = [["the paper", row["method"], "WikiSum", row["rouge_l_f1"] or "bar without a number", "–"]

@@ -16,7 +16,7 @@ from repro.papers.base.pretraining import Decayed
 from repro.papers.base.summaries import fit
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
-Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last: T-D that starts from the base model
+Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last is T-D, starting from the base model
 Extractor = Literal["identity", "tf-idf", "textrank", "sumbasic", "cheating"]
 SAMPLES = 3  # summaries that a record keeps as text
 
@@ -28,20 +28,20 @@ class Config(RunConfig):
     length: int = Field(ge=2)  # L: tokens of the extracted input that are read
     extractor: Extractor = "tf-idf"
     tokeniser: Literal["word", "bpe", "base"] = "bpe"  # "base": the base model's
-    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the others have one
+    vocab_size: int | None = Field(None, ge=257)  # for "bpe"; the other tokenizers have a fixed vocabulary
     longest_target: int = Field(256, ge=1)  # tokens of a lead; the rest is cut off
-    end_cut_leads: Annotated[bool, Absent(True)] = False  # whether an end is trained and scored where a lead was cut
+    end_cut_leads: Annotated[bool, Absent(True)] = False  # whether leads that were cut have an end token, too
     n_embd: int = Field(128, ge=1)
     n_head: int = Field(4, ge=1)
-    n_layer: int = Field(5, ge=1)  # of T-D; of T-ED on either side; of seq2seq on either side
+    n_layer: int = Field(5, ge=1)  # layers of T-D; of encoder and decoder each, in T-ED and seq2seq
     layers: str = "LMLML"  # of T-DMCA
-    block: int = Field(256, ge=1)  # tokens, of its local layers
+    block: int = Field(256, ge=1)  # tokens per block of T-DMCA's local layers
     n_experts: int = Field(0, ge=0)  # of T-DMCA
-    k: int = Field(2, ge=1)  # experts of a token
+    k: int = Field(2, ge=1)  # experts per token
     expert_layers: tuple[Annotated[int, Field(ge=0)], ...] = (2,)  # counted from 0
     position_size: int = Field(32, ge=2)  # sines and cosines of a relative position
     dropout: float = Field(0.1, ge=0, lt=1)
-    input_weight: float = Field(1.0, ge=0, le=1)  # weight of an input token in the loss of T-D and T-DMCA
+    input_weight: float = Field(1.0, ge=0, le=1)  # weight of an input token in the loss of T-D, T-DMCA and gpt2-mini
     balance: float = Field(0.01, ge=0)  # weight of the loss that keeps experts in use
     balance_padding: Annotated[bool, Absent(True)] = False  # whether padding counts in that loss
     epochs: int = Field(6, ge=1)
@@ -52,7 +52,7 @@ class Config(RunConfig):
     decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
-    recompute: bool = False  # layers in the backward pass
+    recompute: bool = False  # whether layers are recomputed in the backward pass
     n_summaries: int = Field(8, ge=0)  # test articles whose summary is written
     beam: int = Field(4, ge=1)
     alpha: float = Field(0.6, ge=0)  # length penalty
@@ -82,7 +82,7 @@ class Config(RunConfig):
 
 
 def model_config(config, vocab_size: int):
-    """The size of the model, as its class takes it. Raises ReproError for inconsistent sizes."""
+    """The sizes of the model, in the config of its class. Raises ReproError for inconsistent sizes."""
     from repro.attention import Causal
     from repro.models import DecoderConfig, EncoderDecoderConfig, Seq2SeqConfig, TDMCAConfig
 
@@ -113,7 +113,7 @@ def tokeniser_for(config):
 
 
 def pretrained(config, context):
-    """The base model, which reads input and lead as one text. Raises ReproError for more tokens than its context."""
+    """The base model, which reads input and lead as one text. Raises ReproError if they exceed its context."""
     from repro.models import OneText, Pretrained, load_causal_lm
 
     base, = base_runs(config)
@@ -130,8 +130,8 @@ def pretrained(config, context):
 def build(config, vocab_size: int, way: str | None = None):
     """The untrained model. Attention uses plain products, the fastest implementation for short texts on a CPU.
 
-    way: "products", which keeps the scores of later keys too, or "rows", which skips them; None: what the model is
-    trained with, T-DMCA in "rows" and the others in "products".
+    way: "products", which keeps the scores of later keys too, or "rows", which skips them. None: as the model is
+    trained, T-DMCA with "rows" and the others with "products".
     """
     from repro.models import TDMCA, Decoder, EncoderDecoder, OneText, Seq2Seq
 
@@ -177,7 +177,7 @@ def execute(config, context):
     objective = Summaries(model, config.input_weight, config.balance, config.balance_padding)
     result, _ = fit(config, context, objective, pairs, coder.bos, f"training {config.model}", "articles")
     test = pairs["test"]
-    others = [(test[k - 1][0], *lead) for k, (_, *lead) in enumerate(test)]  # of the article before
+    others = [(test[k - 1][0], *lead) for k, (_, *lead) in enumerate(test)]  # with the preceding article's input
     documents = {"nats": nats(model, test, coder.bos).tolist(), "tokens": n["test"],
                  "other": nats(model, others, coder.bos).tolist(),
                  "words": [len(coder.decode(target).split()) for _, target, _ in test]}
@@ -232,7 +232,7 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
 
     use, device = 0, next(model.parameters()).device
     with torch.no_grad():
-        for pair in pairs:  # one at a time: padding is no token
+        for pair in pairs:  # one at a time, so that no padding is counted
             batch = {name: part.to(device) for name, part in padded([pair], separator).items()}
             model(batch["source"], batch["lengths"], batch["ids"])
             use = use + torch.stack(list(model.decoder.use.values())).float()
@@ -271,14 +271,15 @@ def estimate(config):
                     total / RATE.get(config.scale, 4e10))
 
 
-# At smoke an input token has little weight in the loss: most of the input is noise, and 200 steps are for the lead.
+# At smoke an input token has little weight in the loss: most of the input is noise, and the 200 steps should train the
+# lead.
 SCALES: dict[str, dict] = {
     "smoke": {"corpus": "synthetic-articles", "tokeniser": "word", "longest_target": 16, "n_embd": 32, "n_head": 2,
               "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
-    # Two articles per step: with 541 articles, eight per step left 68 steps an epoch, too few to learn to read. Cut
-    # leads and padding are treated as in the first of these runs, so that all runs match.
+    # Two articles per step: with 541 articles, eight per step left 68 steps per epoch, too few to learn to read. Leads
+    # that were cut and padding are treated as in the earliest of these runs, so that all runs are comparable.
     "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 64, "n_head": 2, "position_size": 16,
               "epochs": 3, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128,
               "decayed": "all", "end_cut_leads": True, "balance_padding": True},
@@ -295,9 +296,9 @@ LENGTHS = {"smoke": (26, 51, 51), "small": (500, 1_000, 2_000), "medium": (500, 
            "paper": (500, 4_000, 11_000)}
 MORE = {"smoke": (), "small": (100, 4_096), "medium": (100, 1_000), "paper": (100, 1_000, 2_000)}
 EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000), (8, 4_096)), "medium": ((16, 4_000),),
-           "paper": ((128, 11_000), (256, 7_500))}  # with how long an input
+           "paper": ((128, 11_000), (256, 7_500))}  # (experts, tokens of input)
 EXTRACTORS = "cheating", "tf-idf", "identity"  # of Table 3
-ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task, which no claim is about
+ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task; no claim is about them
 BASE = {"small": (100, 500, 750), "medium": (100, 500, 750)}  # inputs of the base model; its context has 1,024 tokens
 FROM_BASE = {"model": "gpt2-mini", "tokeniser": "base", "vocab_size": None, "epochs": 2, "optimizer": "adamw",
              "learning_rate": 1e-3, "recompute": False}
@@ -307,8 +308,8 @@ RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # lea
 def grid(scale: str) -> list[dict]:
     """Table 4 and Figure 3, then Table 3."""
     short, long, longest = LENGTHS[scale]
-    # At `small`, a width with about as many weights as T-ED, which it is compared with; at `paper`, the paper's width
-    # (lstm_attention of tensor2tensor, section 5.2).
+    # At `small`, a width that gives about as many weights as T-ED, the model it is compared with; at `paper`, the
+    # paper's width (lstm_attention of tensor2tensor, section 5.2).
     seq2seq = {"smoke": {"n_layer": 1}, "small": {"n_layer": 2, "n_embd": 108},
                "paper": {"n_layer": 2, "n_embd": 128}}.get(scale, {"n_layer": 2})
     points = [{"model": "seq2seq", "length": short, "optimizer": "adamw", "learning_rate": RECURRENT[scale]} | seq2seq]

@@ -28,7 +28,7 @@ OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
 def architectures(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 4: the printed rows, then ours: nats per token of the lead with 95% intervals over seeds and articles.
 
-    "best possible" is what reading so much of the same articles allows, where it is known.
+    "best possible" is the lowest log-perplexity that the same part of the same articles allows, if it is known.
     """
     import pandas
 
@@ -43,7 +43,7 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def extractors(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: the loss of a model on the text that each extractor ranks first."""
+    """Table 3: the loss on the lead for a model that reads the text that each extractor ranks first."""
     import pandas
 
     rows = [["the paper", "T-ED", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
@@ -106,7 +106,7 @@ def samples(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def costs(context: ArtifactContext) -> "pandas.DataFrame":
-    """Weights and operations of each model of Table 4, counted."""
+    """Weights and operations of each model of Table 4, counted at the shortest input."""
     import pandas
 
     rows = []
@@ -121,7 +121,7 @@ def costs(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 class Settings:
-    """A record's config, by attribute; a setting that the record lacks has the default of the class."""
+    """A record's config, with settings as attributes; a setting that the record lacks has the default of the class."""
 
     def __init__(self, values: dict):
         self._values = values
@@ -145,13 +145,13 @@ def _headline(config: Any) -> bool:
 
 
 def is_run(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts: bool = False) -> bool:
-    """Whether a run has this model and this one of LENGTHS."""
+    """Whether a run has this model and extractor, the length with the index `place` in LENGTHS, and experts or not."""
     return (of_the_scale(config) and config.model == model and config.length == LENGTHS[config.scale][place]
             and config.extractor == extractor and (config.n_experts > 0) is experts)
 
 
 def has_extractor(name: str, model: str = "t-ed") -> Callable[[Any], bool]:
-    """Whether a run of the shortest input has this extractor."""
+    """A filter for runs of a model on the shortest input with this extractor."""
     return lambda config: is_run(config, model, 0, name)
 
 
@@ -170,14 +170,14 @@ def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
 def leads_at_the_limit(record: Record) -> str:
     """How many of a record's test leads reach the limit of tokens: "12 of 80".
 
-    The record counts an end token for each lead, as all records do that end leads which were cut.
+    Valid for records that count an end token for every lead, also for leads that were cut (`end_cut_leads`).
     """
     tokens, most = record.documents["test"]["tokens"], Settings(record.config).longest_target + 1
     return f"{sum(n >= most for n in tokens)} of {len(tokens)}"
 
 
 def cut_leads(scale: str, model: str = "t-ed") -> str:
-    """`leads_at_the_limit` of a model, in its tokens, at a scale whose runs end cut leads; or "not run"."""
+    """`leads_at_the_limit` of a model, in its tokens, at a scale with `end_cut_leads`; or "not run"."""
     config = next(config for config in EXPERIMENT.plan(scale) if config.model == model and of_the_scale(config))
     found = Store.for_scale(scale).seeds(config)
     return leads_at_the_limit(found[0]) if found else NOT_RUN

@@ -38,7 +38,7 @@ def read(rows: Iterable["Summary"], coder: Any, method: str, length: int, longes
 
 
 def _read(texts: list[str], summary: str, encode: Callable, length: int, longest: int) -> Read:
-    """Tokenize only as much text as can be read: a word has at least one token."""
+    """Tokenize only as much text as can be read: every word has at least one token."""
     taken, n = [], 0
     for text in texts:
         taken.append(text)

@@ -2,8 +2,8 @@
 
 A loss in bits means little without a baseline. For images and sound, we predict each byte as a weighted sum of earlier
 bytes nearby, with the weights that fit the training data best, and code the residual by how often it occurred there.
-For text we use `xz`, which compresses the test text after the whole training text. The bytes are those that models are
-scored on, except for the first 32 of sound. Unlike a model's, the context of a byte is never cut off.
+For text we use `xz`, which compresses the test text after the whole training text. The baselines are scored on the same
+bytes as the models, except for the first 32 of sound. Unlike a model, they never lose the context before a byte.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ from repro.study import Estimate, Experiment, Outcome, RunConfig
 
 NEAR = (0, -1), (-1, 0), (-1, -1), (-1, 1), (0, -2), (-2, 0)  # offsets (row, column) of predictors
 ORDER = 32  # earlier samples that predict a sample of sound
-CLASSES = 16  # of the surroundings of a pixel, by how much they vary
+CLASSES = 16  # classes of pixels, by how much their surroundings vary
 SMOOTHING = 0.05  # initial count of every value
-MID = 128  # a byte outside the image
+MID = 128  # the value of bytes outside the image
 
 
 class Config(RunConfig):
@@ -49,7 +49,8 @@ def fitted(x, y):
 
 
 def coded(kinds, values, test_kinds, test_values, n: int) -> float:
-    """Mean bits of the test values, each 0 to n - 1, coded by their frequency given their kind in training."""
+    """Mean bits of the test values, each 0 to n - 1, if coded by their frequency in training among values of the same
+    kind."""
     counts = np.full((int(max(kinds.max(), test_kinds.max())) + 1, n), SMOOTHING)
     np.add.at(counts, (kinds, values), 1)
     return float(-np.log2(counts / counts.sum(1, keepdims=True))[test_kinds, test_values].mean())
@@ -69,7 +70,7 @@ def _images(train, test, side: int) -> float:
 
 
 def _near(images, channel: int):
-    """(bytes, features) and (bytes,): the predictors of a channel of every pixel, and its values."""
+    """(pixels, features) and (pixels,): the predictors of one channel of every pixel, and the values to predict."""
     side = images.shape[1]
     wide = np.pad(images.astype(np.float32), ((0, 0), (2, 0), (2, 2), (0, 0)), constant_values=MID)
     parts = [wide[:, 2 + row:2 + row + side, 2 + column:2 + column + side] for row, column in NEAR]
@@ -79,18 +80,18 @@ def _near(images, channel: int):
 
 
 def _roughness(features, channel: int):
-    """How much the pixels to the left and above differ from the one between them."""
+    """How much the pixels to the left and above differ from the pixel diagonally between them."""
     left, above, corner = (features[:, 3 * place + channel] for place in range(3))
     return np.abs(left - corner) + np.abs(above - corner)
 
 
 def _whole(left):
-    """The residual, as 0 to 1,023."""
+    """The residual, rounded and shifted to 0 to 1,023."""
     return np.clip(np.round(left) + 512, 0, 1023).astype(int)
 
 
 def _sound(train, test) -> float:
-    """Each sample predicted from ORDER earlier ones; its code is then coded given that of the prediction."""
+    """Each sample is predicted from ORDER earlier ones; its mu-law code is then coded given the prediction's code."""
     wave = waveform(np.arange(256, dtype=np.uint8))
     middles = (wave[1:] + wave[:-1]) / 2
     windows = sliding_window_view(wave[train], ORDER + 1)

@@ -19,7 +19,7 @@ COUNTED = {"paper": PAPER, "experiment": cost.EXPERIMENT.name, "unit": "exact", 
            "about": ("sparse2019-cost",),
            "paper_effect": lambda: 1.5, "unit_shown": "as exponent of the length"}
 DEPTH = {"paper": PAPER, "experiment": depth.EXPERIMENT.name}
-# Section 5.2 gives the reason for scaling and compares nothing, so these claims are ours.
+# Section 5.2 explains the scaling but measures nothing, so these claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
 STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
           "why_no_assay": "nothing is trained",
@@ -43,7 +43,7 @@ EITHER = {"why_no_assay": "the paper prints no number, and the claim asks for a 
 
 
 def better(image: bool, one: str, other: str) -> dict:
-    """The fields of a claim that one pattern of Table 2 gives fewer bits than another."""
+    """The fields of the claim that one pattern of Table 2 gives fewer bits per byte than another."""
     return {"paper": PAPER, "source": "Table 2", "experiment": DENSITY.name, "about": ("sparse2019-table2",),
             "unit": "document" if image else "stretch", "direction": "lower", "unit_shown": "bits per byte",
             "family": f"sparse2019-table2-{'images' if image else 'text'}", "where": is_pattern(image, one, other),

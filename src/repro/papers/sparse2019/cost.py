@@ -1,7 +1,7 @@
-"""Pairs, operations and memory of factorized attention against the length (Child et al. 2019, sections 4.2, 4.3).
+"""Pairs, scores and memory of factorized attention by sequence length (Child et al. 2019, sections 4.2, 4.3).
 
-`repro bench attention` measures time. This module counts allowed pairs, computed scores, and bytes of tensors forward
-and backward; on a CPU these are the same at every run. The attention inputs are random vectors.
+`repro bench attention` measures time. This module counts allowed pairs, computed scores, and the bytes of tensors in
+the forward and backward pass; on a CPU the counts are the same in every run. The attention inputs are random vectors.
 """
 
 from math import log
@@ -17,11 +17,11 @@ Name = Literal["dense", "strided", "fixed"]
 
 
 class Config(RunConfig):
-    """One pattern on longer and longer sequences; its stride is the square root of the length."""
+    """One pattern on sequences of increasing length; the stride is the square root of the length."""
 
     pattern: Name = "strided"
     lengths: tuple[Annotated[int, Field(ge=4)], ...] = (1_024, 4_096, 16_384)  # positions
-    summary: int = Field(8, ge=1)  # positions; for "fixed", whose blocks are twice as long as the stride
+    summary: int = Field(8, ge=1)  # positions; for "fixed", whose blocks are twice the square root of the length
     head_size: int = Field(16, ge=1)
 
     @model_validator(mode="after")
@@ -53,7 +53,7 @@ def execute(config, context):
     def both_passes(n):
         generator = torch.Generator().manual_seed(config.seed)
         x = [torch.randn(1, 1, n, config.head_size, generator=generator).requires_grad_() for _ in range(3)]
-        if config.pattern == "dense":  # every score kept, as at the time
+        if config.pattern == "dense":  # keep every score, as implementations did in 2019
             mask = torch.ones(n, n, dtype=torch.bool).tril()
             out = (x[0] @ x[1].mT / config.head_size**0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ x[2]
         else:
@@ -74,7 +74,7 @@ def execute(config, context):
 
 
 def slope(points) -> float:
-    """The exponent of n with which a quantity grows."""
+    """The exponent e, if a quantity grows as n to the power of e."""
     return linear_regression(*([log(value) for value in axis] for axis in zip(*points, strict=True))).slope
 
 

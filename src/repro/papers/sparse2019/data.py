@@ -6,24 +6,24 @@ import numpy as np
 
 from repro.errors import ReproError
 
-START = 256  # before the first byte of an image; a sequence of sound or text begins with the byte before it
+START = 256  # token before the first byte of an image; in sound and text, a sequence follows the preceding byte instead
 RATE = 12_000  # samples a second
-QUIET = 20  # mean distance from silence in codes; piano is above it in mu-law, below it in linear samples
-HELD_OUT = 200  # training images held out for validation, at most; never more than a tenth of all
+QUIET = 20  # mean distance from silence, in codes: piano music is above it in mu-law and below it in linear samples
+HELD_OUT = 200  # training images held out for validation, at most; never more than a tenth of them
 
 
 class Data(NamedTuple):
-    """Tokens of each split: for images (images, 1 + bytes), START then the bytes; otherwise one stream (N,)."""
+    """Tokens of each split: for images (images, 1 + bytes), START followed by the bytes; otherwise one stream (N,)."""
 
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
     vocab_size: int
-    fingerprint: str = ""  # of the tokenizer of a text
+    fingerprint: str = ""  # of the tokenizer, for text
 
 
 def read(config) -> Data:
-    """The data of a run's corpus. Raises ReproError for a corpus that holds no images, audio or text."""
+    """The data of a run's corpus. Raises ReproError for a corpus of anything but images, audio or text."""
     from repro.data import corpus
 
     kind = corpus(config.corpus).content_kind
@@ -46,8 +46,8 @@ def _images(name: str, side: int) -> Data:
 def as_tokens(image, side: int) -> np.ndarray:
     """(1 + side * side * 3,) int64: START, then the bytes row by row, pixel by pixel, red, green, blue.
 
-    A larger image is shrunk by the mean of square patches, rounded. Raises ReproError for an image that is not square
-    or whose side is no multiple of `side`.
+    A larger image is shrunk to the rounded means of square patches. Raises ReproError for an image that is not square
+    with three channels, or whose side is not a multiple of `side`.
     """
     height, width, channels = image.pixels.shape
     if height != width or height % side or channels != 3:
@@ -61,10 +61,10 @@ def as_tokens(image, side: int) -> np.ndarray:
 def sound(name: str, split: str) -> np.ndarray:
     """(N,) int64: the codes of all recordings of a split, one after the other.
 
-    Raises ReproError for a corpus without recordings, for a recording at another rate, and for one of a second or more
-    that stays within QUIET codes of silence on average. Linear samples of music look like that: both encodings center
-    on 128, but mu-law spreads quiet sound over most of its codes. This is a guess, because codes do not say how they
-    are encoded: loud linear samples pass, and a recording of silence is refused.
+    Raises ReproError for a split without recordings, for a recording at another rate, and for one of a second or more
+    that stays within QUIET codes of silence on average. Such a recording is probably linear: both encodings center on
+    128, but mu-law spreads quiet sound over most of its codes. This is a guess, because codes do not say how they are
+    encoded: loud linear samples pass, and a recording of silence is refused.
     """
     found = list(_rows(name, split))
     for one in found:

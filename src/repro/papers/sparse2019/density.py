@@ -1,7 +1,7 @@
 """Train, score and sample a Sparse Transformer of images, text or sound (Child et al. 2019, section 7).
 
-The rows of a table differ in a setting: the pattern, how heads share it, the position embeddings, or the length. All
-are scored in bits per byte, every byte once.
+The rows of a table differ in their settings: the pattern, how heads share it, the position embeddings, or the length
+and size. All are scored in bits per byte, and every byte is scored once.
 """
 
 import base64
@@ -17,7 +17,7 @@ from repro.papers.sparse2019.settings import is_image
 from repro.study import Absent, Estimate, Outcome, RunConfig
 
 BLOCK = 1_000  # bytes of text or sound whose losses a record stores as one sum
-PROMPT = 2_000  # samples of real sound that a drawn clip continues, at most
+PROMPT = 2_000  # bytes of real sound or text that a drawn clip continues, at most
 CHANNELS = 3
 
 
@@ -25,24 +25,25 @@ class Config(RunConfig):
     """A Sparse Transformer: pattern, size, training, scoring and sampling."""
 
     pattern: Literal["dense", "fixed", "strided", "window"] = "strided"
-    integration: Literal["interleaved", "merged", "multi-head"] = "merged"  # of the two heads of a pattern
-    stride: int = Field(24, ge=1)  # positions; for "dense" only the width of the attention embeddings
+    integration: Literal["interleaved", "merged", "multi-head"] = "merged"  # how layers combine a pattern's two heads
+    stride: int = Field(24, ge=1)  # positions; with "dense" it only sets the width of the attention embeddings
     summary: int = Field(4, ge=1)  # positions of a block that all later ones see; for "fixed"
     side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; for images
     length: int = Field(192, ge=2)  # bytes of a sequence; the whole image for images
-    # Stages before that, of text and sound: (bytes of a sequence, share of the steps), each step of as many bytes.
+    # Earlier stages for text and sound: (bytes of a sequence, share of the steps). All steps read the same number of
+    # bytes.
     growing: Annotated[tuple[Earlier, ...], Absent(())] = ()
     n_layer: int = Field(2, ge=1)
     n_head: int = Field(2, ge=1)
     n_embd: int = Field(32, ge=1)
     inner: int = Field(4, ge=1)  # width of the feedforward network, in n_embd
-    key_size: int | None = Field(None, ge=1)  # features of a head's query and key; None: as of its value
+    key_size: int | None = Field(None, ge=1)  # features of a head's query and key; None: as many as its value has
     dropout: float = Field(0.0, ge=0, lt=1)
     embeddings: tuple[Literal["data", "attention"], ...] = ("attention",)
     steps: int = Field(100, ge=1)
     batch_size: int = Field(8, ge=1)  # sequences
     learning_rate: float = Field(3.5e-4, gt=0)
-    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, linear; then down
+    warmup_share: float = Field(0.1, ge=0, lt=1)  # share of the steps with a linear warm-up; `decay` follows
     decay: Annotated[Literal["cosine", "linear"], Absent("cosine")] = "cosine"  # of the learning rate
     weight_decay: float = Field(0.01, ge=0)
     decayed: Decayed = "matrices"
@@ -52,11 +53,11 @@ class Config(RunConfig):
     attention: Literal["auto", "products"] = "auto"  # in training; scoring uses "auto" in single precision
     recompute: bool = False
     validations: int = Field(2, ge=1)
-    held_out: int = Field(40, ge=1)  # sequences of the validation split that these read
+    held_out: int = Field(40, ge=1)  # sequences of the validation split that each validation reads
     scored: int | None = Field(None, ge=1)  # sequences of the test split; None: all
-    contexts: tuple[Annotated[int, Field(ge=0)], ...] = ()  # minimum bytes before every scored one; for text
-    drawn: int = Field(0, ge=0)  # images drawn and halves completed; for sound any number draws one clip
-    clip_length: int | None = Field(None, ge=1)  # samples of that clip; None: a whole sequence
+    contexts: tuple[Annotated[int, Field(ge=0)], ...] = ()  # minimum bytes before every scored byte; for text
+    drawn: int = Field(0, ge=0)  # images drawn and halves completed; for sound and text, any number draws one clip
+    clip_length: int | None = Field(None, ge=1)  # bytes of that clip; None: a whole sequence
 
     @model_validator(mode="after")
     def _fits(self):
@@ -90,7 +91,7 @@ class Config(RunConfig):
 
 
 def pattern_of(config):
-    """The pattern of a run, whose heads are assigned to the layers."""
+    """The attention pattern of a run, whose heads the model assigns to its layers."""
     from repro.attention import Causal, Fixed, SlidingWindow, Strided
 
     return {"dense": lambda: Causal(), "strided": lambda: Strided(config.stride),
@@ -99,7 +100,7 @@ def pattern_of(config):
 
 
 def model_config(config, vocab_size: int):
-    """Size and patterns of the model of a run."""
+    """Size and pattern of a run's model."""
     from repro.models import SparseConfig
 
     return SparseConfig(vocab_size, config.length, config.n_layer, config.n_head, config.n_embd, pattern_of(config),
@@ -143,7 +144,7 @@ def execute(config, context):
 
 
 def fit(config, context, model, data) -> dict:
-    """Train the model in place; returns the curves."""
+    """Train the model in place and return the curves."""
     from repro.training import NextToken, TrainConfig, train
 
     batches = batches_of(config, data)
@@ -159,7 +160,7 @@ def fit(config, context, model, data) -> dict:
 
 
 def batches_of(config, data):
-    """Whole images, or sequences of a stream, which may grow."""
+    """Batches of whole images, or of sequences of a stream, which may grow in stages."""
     import torch
 
     from repro.training import LengthBuckets, Sequences, Stages
@@ -231,7 +232,7 @@ def step(model, config, data) -> None:
 
 
 def blocks(losses) -> dict[str, list]:
-    """Sums of nats and their bytes: one per image, otherwise one per BLOCK bytes."""
+    """Summed nats and the number of bytes behind each sum: one sum per image, otherwise one per BLOCK bytes."""
     import numpy as np
 
     if losses.ndim == 2:
@@ -242,7 +243,8 @@ def blocks(losses) -> dict[str, list]:
 
 
 def draw(config, context, model, data) -> dict[str, list[str]]:
-    """Samples of the model as base64 of bytes: images, completed halves, or a clip with the sound that it continues."""
+    """Samples of the model, bytes in base64: images and completed halves with their originals, or a clip of sound or
+    text with the beginning that it continues."""
     import torch
 
     from repro.models import sample
@@ -274,7 +276,7 @@ def packed(tokens) -> str:
 
 
 def unpacked(text: str):
-    """(n,) uint8."""
+    """(n,) uint8: the bytes that `packed` encoded."""
     import numpy as np
 
     return np.frombuffer(base64.b64decode(text), np.uint8)
@@ -294,7 +296,7 @@ SEQUENCES = 500  # of a test split, about
 def estimate(config):
     settings = model_config(config, START + 1)
     n = config.training_bytes
-    times = 1 + sum(config.length / (config.length - least) for least in config.contexts)  # that a byte is read
+    times = 1 + sum(config.length / (config.length - least) for least in config.contexts)  # how often a byte is read
     scored = (config.scored or SEQUENCES) * config.length * times
     drawn = 2 * config.drawn * config.length
     flops = settings.flops_per_token(config.length) * (3 * n + scored + drawn)

@@ -1,8 +1,9 @@
 """The effect of depth on activations, gradients, loss and memory (Child et al. 2019, sections 5.2 and 5.4).
 
-Narrow models of 4 to 128 layers on bytes of text. Every residual branch adds to the variance of the activations. Output
-weights scaled by 1 / sqrt(2 N) keep the contribution of N layers at that of one. The paper gives this reason but no
-numbers. Memory is counted in bytes of tensors, with and without recomputation.
+We train narrow models of 4 to 128 layers on bytes of text. Every residual branch adds to the variance of the
+activations. N layers have 2 N branches; with output weights scaled by 1 / sqrt(2 N), all of them together add as much
+variance as one unscaled branch. The paper gives this reason but no numbers. Memory is counted in bytes of tensors, with
+and without recomputation.
 """
 
 from math import log
@@ -15,8 +16,8 @@ from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, Rereadin
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
-KNOWN = 206  # ids of enwik8's bytes, about, for estimates
-CARD = 16 * 2**30  # bytes of the paper's GPU
+KNOWN = 206  # about as many ids as a byte tokenizer has for enwik8; for estimates
+CARD = 16 * 2**30  # bytes of memory of the paper's GPU
 
 
 class Config(RunConfig):
@@ -54,7 +55,7 @@ SCALES = {
               "learning_rate": 3.5e-4},
 }
 DEPTHS = {"smoke": (4, 8, 16), "small": (4, 8, 32, 128), "medium": (8, 32, 128), "paper": (8, 32, 128)}
-RATES = {"small": (3e-3, 1e-2, 3e-2)}  # for the deepest models, so that each start is judged at its best rate
+RATES = {"small": (3e-3, 1e-2, 3e-2)}  # for the deepest models, so that each initialization is judged at its best rate
 
 
 def model_config(config, vocab_size: int):
@@ -112,8 +113,8 @@ def execute(config, context):
 
 
 def at_start(model, ids) -> dict[str, list]:
-    """Variance of the residual stream after each layer (0: what enters), and the gradient norm of each layer's weights
-    for a random direction at the end; the output layer starts at zero and would pass no gradient back."""
+    """Variance of the residual stream after each layer (0: before the first), and the gradient norm of each layer's
+    weights for a random direction at the end; the output layer starts at zero and would pass no gradient back."""
     import torch
 
     x = model.embedded(ids[:, :-1])
@@ -146,7 +147,7 @@ def estimate(config):
 
 
 def grid(scale: str) -> list[dict]:
-    """Every depth with both starts; the deepest at several learning rates where RATES has them."""
+    """Every depth with both initializations; the deepest at several learning rates if RATES has them."""
     deepest = [{"learning_rate": rate} for rate in RATES.get(scale, ())] or [{}]
     return [{"n_layer": n, "scaled": scaled} | rate for n in DEPTHS[scale] for scaled in (True, False)
             for rate in (deepest if n == max(DEPTHS[scale]) else [{}])]
@@ -162,7 +163,7 @@ EXPERIMENT = Experiment(
 
 
 def table(context):
-    """A row for each scale, depth and start."""
+    """A row for each scale, depth, initialization and learning rate."""
     import pandas
 
     rows = []

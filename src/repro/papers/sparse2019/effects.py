@@ -1,4 +1,4 @@
-"""Measures of the claims, and what the paper prints about them."""
+"""How the claims' effects are measured, and the effects that the paper prints."""
 
 from collections.abc import Callable, Sequence
 from math import log
@@ -13,12 +13,13 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import numpy as np
 
-ABOUT = 1.5  # ratio of two memory sizes; below it they count as about the same
-TOGETHER = {"text": 2, "sound": 12}  # neighboring blocks per stretch; of sound about a second, a few notes
+ABOUT = 1.5  # two memory sizes count as about equal up to this ratio
+TOGETHER = {"text": 2, "sound": 12}  # neighboring blocks per stretch; for sound about a second, a few notes
 
 
 def bits(record: Record, split: str = "test") -> "np.ndarray":
-    """(units,) bits per byte, one per image or per stretch of text or sound; their mean is that of the whole split."""
+    """(units,) bits per byte, one per image or stretch of text or sound; their mean is the bits per byte of the whole
+    split."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -32,7 +33,8 @@ def bits(record: Record, split: str = "test") -> "np.ndarray":
 
 
 def fewer_bits(better: Callable[[dict], bool]) -> Callable[[Sequence[Record]], Measured]:
-    """Compare the runs whose config is `better` with the others, seed by seed, on the same test data."""
+    """Measures the bits of the runs for which `better` holds minus the others' bits, seed by seed, on the same test
+    data."""
     def measure(records: Sequence[Record]) -> Measured:
         chosen, others = ([record for record in records if better(record.config) is wanted] for wanted in (True, False))
         return Measured([bits(one) - bits(other) for one, other in zip(chosen, others, strict=True)])
@@ -45,7 +47,7 @@ def has(key: str, value) -> Callable[[dict], bool]:
 
 
 def last_context(records: Sequence[Record]) -> Measured:
-    """Bits per byte with the longest minimum context minus those with the shortest; same weights, same bytes."""
+    """Bits per byte with the longest minimum context minus bits with the shortest; same weights, same bytes."""
     least, most = (of(records[0].config["contexts"]) for of in (min, max))
     return Measured([bits(record, f"test at {most}") - bits(record, f"test at {least}") for record in records],
                     note=f"at least {most} bytes of context against {least}")
@@ -60,7 +62,8 @@ def worth_of_reach(records: Sequence[Record]) -> float:
 
 
 def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Sequence[Record]], Measured]:
-    """Compare the runs with the longest sequences with those with the shortest, seed by seed."""
+    """Measures how `measure` differs between the runs with the longest and with the shortest sequences, seed by
+    seed."""
     def difference(records: Sequence[Record]) -> Measured:
         ends = [max(record.config["length"] for record in records), min(record.config["length"] for record in records)]
         longest, shortest = ([record for record in records if record.config["length"] == end] for end in ends)
@@ -69,7 +72,7 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
 
 
 def beyond_size(records: Sequence[Record]) -> Measured:
-    """Bits per byte of the longest sequences with the smallest model, minus those of the shortest with the largest.
+    """Bits per byte of the smallest model on the longest sequences, minus bits of the largest model on the shortest.
 
     The control is the cost of size alone: the smallest model minus the largest, both on the shortest sequences.
     """
@@ -98,7 +101,8 @@ def smaller(records: Sequence[Record]) -> Measured:
 
 
 def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
-    """Log ratio of a metric of one pattern to that of the other; counted, so without chance."""
+    """Measures the log ratio of a metric between two patterns, `better` over the other; the metric is counted, so no
+    chance is involved."""
     def measure(records: Sequence[Record]) -> Measured:
         values = {record.config["pattern"]: record.metrics[metric] for record in records}
         return Measured([[log(values[better] / next(value for name, value in values.items() if name != better))]])
@@ -115,7 +119,7 @@ def printed_patterns(data: str, one: str, other: str) -> Callable[[], float]:
 
 
 def printed_ends(table: str, column: str, key: str) -> Callable[[], float]:
-    """The value in the row with the largest `key` minus that in the row with the smallest."""
+    """The value of `column` in the row with the largest `key` minus its value in the row with the smallest."""
     def effect() -> float:
         rows = sorted(printed_rows(table), key=lambda row: float(row[key]))
         return round(float(rows[-1][column]) - float(rows[0][column]), 6)
@@ -129,12 +133,13 @@ def printed_weights() -> float:
 
 
 def worst(metric: str):
-    """The larger exponent of the two factorized patterns; counted, so without chance."""
+    """Measures the larger exponent of the two factorized patterns; it is counted, so no chance is involved."""
     return lambda records: Measured([[max(record.metrics[metric] for record in records)]])
 
 
 def deepest(measure):
-    """Compare the deepest models, scaled minus unscaled, each at its best learning rate."""
+    """Measures how `measure` differs between the deepest models with scaled and with unscaled output weights, each at
+    its best learning rate."""
     def measured(records):
         import numpy as np
 
@@ -162,12 +167,12 @@ def saved(records):
 
 
 def grown(records):
-    """Log growth of the variance with scaled output weights minus that without, in the deepest models."""
+    """Log growth of the variance with scaled output weights minus log growth without scaling, in the deepest models."""
     return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
 
 
 def evened(records):
-    """Log ratio of the larger to the smaller gradient of first and last layer, scaled minus unscaled, in the deepest
-    models."""
+    """Log ratio of the larger to the smaller gradient norm of the first and the last layer, scaled minus unscaled, in
+    the deepest models."""
     found = deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
     return found._replace(note="ratio of the larger gradient to the smaller")

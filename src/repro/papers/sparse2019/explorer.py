@@ -25,7 +25,7 @@ def match(config) -> str:
 
 
 def printed(metric: str) -> list[dict]:
-    """The rows of Table 2: bits per byte; its times per iteration come from other machines."""
+    """The rows of Table 2, for bits per byte only: the times per iteration come from other machines."""
     rows = published("sparse2019_table2_patterns").to_dict("records")
     name = {row["model"]: PATTERNS[next(word for word in PATTERNS if word in row["model"].lower())] for row in rows}
     return [{"line": name[row["model"]], "match": f"{row['dataset']}, {name[row['model']]}", "settings": {},

@@ -55,7 +55,7 @@ def _notes(config, results=None) -> dict:
 
 
 def drawn_sound(scale: str = "smoke") -> list[Clip]:
-    """A clip for each length of Table 4, including the given beginning; a missing run gives an empty one."""
+    """A clip for each length of Table 4, including the given beginning; for a missing run, the clip is empty."""
     import numpy as np
 
     found = []
@@ -75,10 +75,10 @@ def text_notes(scale: str, pattern: str = "fixed") -> tuple:
 
 
 def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
-    """The continuation that a text model wrote of the test text; or "not run".
+    """The continuation of the test text that a text model wrote; or "not run".
 
-    Decoding the ids needs the training text. Without it, the words come from the excerpts of the package; if these lack
-    them too, a line says so.
+    Decoding the ids needs the training text. Without it, the words come from the package's excerpts; if these do not
+    have them, a line says what is missing.
     """
     from repro.data import corpus, tokeniser
     from repro.data.excerpts import digest, excerpt
@@ -95,7 +95,7 @@ def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
 
 
 def drawn_images(context):
-    """The figure: images drawn, halves completed, and their originals, for every strided model of images."""
+    """The figure: drawn images, completed halves and the originals, for every strided model of images."""
     from repro.plotting import draw_images
 
     rows = {}

@@ -1,8 +1,8 @@
 """The runs of each scale: patterns on images and text (Tables 1 to 3), and lengths of sound (Table 4).
 
-`paper` is section 7. It leaves the stride for CIFAR-10 open; we take one row of pixels, 96 bytes, because the paper
-says that a column of an image then contains the pixels above. `small` keeps the proportions at a size that one core
-trains in minutes; there, the images of Table 2 are shrunk to 16 x 16.
+`paper` follows section 7, which does not state the stride for CIFAR-10. We take one row of pixels, 96 bytes, so that a
+column of the pattern contains the pixels above, as the paper describes it. `small` keeps the proportions at a size that
+one core trains in minutes; there, the images of Table 2 are shrunk to 16 x 16.
 """
 
 SEEDS = 3
@@ -22,14 +22,15 @@ IMAGE = {
               "learning_rate": 3.5e-4, "warmup_share": 5_000 / 180_000, "dropout": 0.25, "precision": "fp16",
               "recompute": True, "drawn": 16},
 }
-LARGE_IMAGES = {  # one strided model of whole images at `small`
+LARGE_IMAGES = {  # one strided model of full-size images at `small`
     "corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "steps": 1_500, "batch_size": 2, "drawn": 4,
     "scored": 60, "held_out": 20}
 TEXT = {
     "smoke": {"corpus": "synthetic-books", "length": 128, "stride": 16, "summary": 4, "steps": 60, "batch_size": 8,
               "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 30, "held_out": 10, "optimizer": "muon",
               "contexts": (64, 96), "drawn": 1},
-    # Short sequences first, later one long sequence per step: more steps fit into the time, near context comes first.
+    # Short sequences first, later one long sequence per step: more steps fit into the time, and near context is learned
+    # first.
     "small": {"corpus": "enwik8-prefix", "length": 1_024, "growing": ((64, 0.15), (256, 0.25)), "stride": 32,
               "summary": 8, "steps": 4_000, "batch_size": 1, "n_layer": 2, "n_embd": 128, "n_head": 4,
               "learning_rate": 6e-3, "scored": 120, "held_out": 30, "optimizer": "muon", "precision": "bf16",
@@ -45,7 +46,7 @@ TEXT = {
 IMAGE_EMBEDDINGS = {"embeddings": ("data",)}
 TEXT_EMBEDDINGS = {"embeddings": ("attention",)}
 PATTERNS = ("dense", "fixed", "strided")
-WINDOW = "window"  # our row: only the last `stride` positions; the gain of dense attention over it is the room
+WINDOW = "window"  # our row: only the last `stride` positions; the gain of dense attention over it is the assay
 UNSHOWN = {"drawn": 0, "contexts": ()}  # for rows that show no samples and no other contexts
 
 SOUND = {
@@ -58,11 +59,12 @@ SOUND = {
     "paper": {"corpus": "piano-bach", "pattern": "strided", "steps": 100_000, "n_head": 16, "learning_rate": 3.5e-4,
               "warmup_share": 0.05, "precision": "fp16", "recompute": True, "drawn": 1},
 }
-# Rows of Table 4, the shortest first: each has sequences four times as long and a model of about the same memory.
-# Without recomputation, a sequence stores numbers in proportion to length x layers x width; width and layers shrink to
-# keep that product. With it, the work inside one layer counts too; records store the memory of each. At `small` all
-# take the same number of steps, so the longest hear the most sound and do not lose for lack of it. There sequences
-# grow by fours from 64 samples: 30% of the steps, 20% at 256, 30% at longer stages, 20% at the full length.
+# Rows of Table 4, the shortest first: each has sequences four times as long as the row before, and a model that takes
+# about the same memory. Without recomputation, the numbers stored for a sequence are proportional to length x layers x
+# width; width and layers shrink to keep that product. With recomputation, the work inside one layer counts too; records
+# store the memory of each row. At `small` all rows take the same number of steps, so the longest sequences train on the
+# most sound and do not lose for lack of it. There, sequences grow by powers of 4: 30% of the steps have 64 samples, 20%
+# have 256, 30% are longer stages, and 20% have the full length.
 LENGTHS = {
     "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
               {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),
@@ -104,23 +106,23 @@ def sound_grid(scale: str) -> list[dict]:
 
 
 def grown(length: int) -> tuple[tuple[int, float], ...]:
-    """The stages before the full length of a row of Table 4 at `small`: samples and share of the steps."""
+    """The stages before the full length of a row of Table 4 at `small`: (samples, share of the steps)."""
     longer = [4**k for k in range(5, 10) if 4**k < length]
     return (64, 0.3), (256, 0.2), *((n, round(0.3 / len(longer), 3)) for n in longer)
 
 
 def is_image(config) -> bool:
-    """Whether it is a run on images; takes a config, or the dict of it in a record."""
+    """Whether a run is on images; takes its config, or the dict that a record stores."""
     return kind_of(config) == "image"
 
 
 def is_sound(config) -> bool:
-    """Whether it is a run on sound."""
+    """Whether a run is on sound."""
     return kind_of(config) == "audio"
 
 
 def is_plain(config) -> bool:
-    """Whether it is a row of Table 2: merged heads, all embeddings, images of the table's side."""
+    """Whether a run is a row of Table 2: merged heads, with position embeddings, images of the table's side."""
     values = config if isinstance(config, dict) else config.model_dump(mode="json")
     side = IMAGE[values["scale"]]["side"]
     return values["integration"] == "merged" and bool(values["embeddings"]) and (
@@ -128,7 +130,7 @@ def is_plain(config) -> bool:
 
 
 def is_as_large_as_fits(config) -> bool:
-    """Whether it is a row of Table 4: not the smallest model on the shortest sequences."""
+    """Whether a run is a row of Table 4, and not the control: the smallest model on the shortest sequences."""
     values = config if isinstance(config, dict) else config.model_dump(mode="json")
     rows = LENGTHS[values["scale"]]
     return values["length"] > rows[0]["length"] or values["n_embd"] > rows[-1]["n_embd"]

@@ -31,7 +31,7 @@ WORTH = "minus the window's, at common seeds"
 DIFFERENCE = "difference from merged, at common seeds"
 TIME, PAIRS = "time per iteration, as printed", "pairs per byte, all layers and heads"
 WHOLE = {"CIFAR-10": "CIFAR-10, complete", "Enwik8": "enwik8, complete"}
-# Our rows below those of the paper: the kind of data and the pattern.
+# Our rows below the paper's: the kind of data and the pattern.
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}
 NO_NETWORK = {"image": "no network: linear prediction from nearby pixels",
@@ -90,8 +90,8 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 2: the paper's bits and time for each data set and pattern, with our bits and forward FLOPs per byte.
 
     We add the local window and the baselines without a network. Bits are means over all seeds of a row. WORTH compares
-    a row with the window at the seeds that both have, as the room of the claims does; with unequal numbers of seeds
-    that is not the difference of the means.
+    a row with the window at the seeds that both have, as the claims' assay does; if the numbers of seeds differ, it is
+    not the difference of the two means.
     """
     printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
     rows = []
@@ -150,7 +150,7 @@ def contexts(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def audio(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: longer sound with smaller models; then our control, the smallest model on the shortest sequences."""
+    """Table 4: longer sound with smaller models, then our control, the smallest model on the shortest sequences."""
     import pandas
 
     rows = [{"sequence length": f"{int(row['sequence_length']):,}", "source": "the paper",
@@ -168,7 +168,7 @@ def audio(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def variants(context: ArtifactContext) -> "pandas.DataFrame":
-    """How heads share a pattern, and the effect of position embeddings, in bits per byte of images."""
+    """Bits per byte of images for each way in which heads share a pattern, and without position embeddings."""
     import pandas
 
     rows = []
@@ -186,7 +186,7 @@ def variants(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def difference(found: Sequence[Record], base: Sequence[Record]) -> str:
-    """Mean difference over the seeds that both have."""
+    """Mean difference in bits per byte, over the seeds that both have."""
     known = {record.seed: record.metrics[BITS] for record in base}
     values = [record.metrics[BITS] - known[record.seed] for record in found if record.seed in known]
     return signed(fmean(values), ".3f") if values else NOT_RUN

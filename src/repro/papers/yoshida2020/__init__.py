@@ -1,4 +1,4 @@
-"""Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: the names that its chapters
+"""Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: the functions that its chapters
 use."""
 
 from importlib import import_module
@@ -29,7 +29,7 @@ register(Paper(
     id="yoshida2020", name="Recurrence", cite="yoshida2020recurrence",
     idea="pass a summary of each window to the next one, inside a pretrained model",
     part="Recurrence", chapters=(3, 9),
-    weights=lambda: 124,  # of the GPT-2 to which it adds recurrence
+    weights=lambda: 124,  # millions, in the GPT-2 to which it adds recurrence
     says="Passing a summary of each window to the next lowers a pretrained model's perplexity, even where windows "
          "overlap.",
     finding=Finding(
@@ -49,7 +49,7 @@ register(Paper(
          "yoshida2020-matched-wikitext-103-second-block": "reproduced, smaller",
          "yoshida2020-table1-gain-disjoint": "not reproduced", "yoshida2020-gemma-own-state": "reproduced"})))
 
-# Lists and the scoreboard show experiments, tables and figures in the order of import, after those imported above.
+# Lists and the scoreboard show experiments, tables and figures in the order of import, after the imports above.
 for module in ("perplexity.context_use", "memories.experiment", "perplexity.variations", "perplexity.wikitext103",
                "perplexity.gemma", "perplexity.goals", "hotpotqa.experiment", "hotpotqa.tables", "perplexity.matched",
                "peak_memory", "normalisation.typed", "perplexity.window_choice", "words.experiment"):

@@ -1,4 +1,5 @@
-"""Where our fine-tuning differs from the paper's, or the paper leaves a choice open: one table, built from settings."""
+"""Differences between our fine-tuning and the paper's, and choices that the paper leaves open: one table, built from
+settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ def costs(config) -> dict[str, float]:
 
 
 def pairs(window: int, overlap: int) -> float:
-    """Causal pairs of a full window per token that it scores."""
+    """Causal pairs in a full window, per token that the window scores."""
     return window * (window + 1) / 2 / (window - overlap)
 
 

@@ -12,7 +12,7 @@ from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, regi
 from repro.study.artifacts import NOT_RUN
 
 Recompute = Literal["none", "layer", "window", "window+layer"]
-SETTLED = 3  # windows: the first length with a window that has an h_prev and receives gradients of the weights
+SETTLED = 3  # windows: from here on, gradients of the weights exist while a window with an h_prev is recomputed
 
 
 class Config(RunConfig):

@@ -1,6 +1,6 @@
 """Measures of the claims about perplexity: effects by seed and document, as logs of ratios of word perplexities.
 
-The log of such a ratio is a difference in nats per word. It is linearised by document (`repro.evaluation.bootstrap`),
+The log of such a ratio is a difference in nats per word. It is linearized by document (`repro.evaluation.bootstrap`),
 so that its mean over documents is the difference over the whole corpus, for documents of any length.
 """
 
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 MASKED = "the better of the model with its module masked out and with another document's state"
 EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
 SAME_WEIGHTS = "the same weights read the same text, so there is no added part to remove"
-WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
-SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens, and the same in `smoke`'s windows of a tenth
+WINDOW = {"smoke": 30}  # tokens in a window of the paper's tables; at other scales 300
+SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps in windows of 300 tokens -> in `smoke`'s windows of 30
 
 
 def at_points(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callable[[Any], bool]:
-    """A test of whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens.
+    """A test of whether a config is one of these points, each a kind of model and its overlap in 300 tokens.
 
-    also: points that count as well where they are planned. A scale that does not plan all `points` has no match."""
+    also: points that count, too, if they are planned. A scale that does not plan all `points` has no match.
+    """
     def where(config) -> bool:
         needed, known = ({(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap)
                           for model, overlap in some} for some in (points, (*points, *also)))
@@ -47,12 +48,12 @@ def at_points(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) ->
 
 @lru_cache(maxsize=64)
 def _planned(planner: Experiment, scale: str) -> frozenset[tuple[str, int]]:
-    """The points that an experiment plans at a scale. Cached: claims ask for them for every config."""
+    """The points that an experiment plans at a scale. Cached, because claims ask for them for every config."""
     return frozenset(_point(config) for config in planner.plan(scale) if _tested(config))
 
 
 def _tested(config) -> bool:
-    """Whether a config has the window of the papers' tables and reads test text."""
+    """Whether a config has the window of the paper's tables and reads test text."""
     return config.window == WINDOW.get(config.scale, 300) and "test" in config.splits
 
 
@@ -71,16 +72,20 @@ def matched_baseline(overlap: int) -> list[tuple[str, int]]:
 
 
 def records_of_kind(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
-    """The records of a kind of model at its smallest overlap among `records`, or at its largest, ordered by seed."""
+    """The records of a kind of model at its smallest (`min`) or largest (`max`) overlap among `records`, in their
+    order."""
     same = [record for record in records if row_kind(record) == model]
     chosen = overlap([record.config["overlap"] for record in same]) if same else None
     return [record for record in same if record.config["overlap"] == chosen]
 
 
 def without_module(recurrent: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
-    """`log_ratio` of the recurrent models without their module, (seeds, documents): masked out or given another
-    document's state, the better of the two. Records that kept no such losses give (seeds, 1): the ratio as a whole,
-    with the loss from masking on validation text where the test text was not read a second time."""
+    """`log_ratio` of the recurrent models without their module, (seeds, documents): the better of masking it out and
+    giving it another document's state.
+
+    Records that kept no such losses give (seeds, 1): the ratio as a whole. It uses the loss from masking on validation
+    text if the masked model has not read the test text.
+    """
     import numpy as np
 
     pairs = list(zip(recurrent, against, strict=True))
@@ -97,8 +102,7 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
     """Recurrent against baseline at one overlap; `model`: the kind of recurrent model.
 
     A recurrent model trained on overlapping windows has read more windows than a baseline trained on disjoint ones, and
-    may be better for that reason alone. If there is a baseline trained on overlapping windows too, it is the one
-    compared.
+    may be better for that reason alone. If there is a baseline trained on overlapping windows, it is compared instead.
     """
     recurrent, trained_so = records_of_kind(records, model), records_of_kind(records, CONTROL)
     baseline = trained_so or records_of_kind(records, "baseline")
@@ -107,7 +111,7 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
 
 
 def own_state(records: Sequence[Record], split: str = "test") -> Measured:
-    """The same recurrent models with the state of their own document against another document's."""
+    """Recurrent models with the state of their own document against the same models with another document's."""
     import numpy as np
 
     return Measured(-np.array([by_document(record, record.documents[split]["nll_other_document"], record, split)
@@ -121,8 +125,8 @@ def shrinking(records: Sequence[Record]) -> Measured:
 
 
 def widening(records: Sequence[Record]) -> Measured:
-    """The gain at the smallest window, and its difference to the gain at the largest, on validation text; the less
-    certain of the two, because a gap cannot widen where there is no gain."""
+    """The gain at the smallest window, or the difference between this gain and the gain at the largest window, on
+    validation text: the less certain of the two, because a gap cannot widen if there is no gain."""
     ends = _ends(record.config["window"] for record in records)
     least, most = (gain([record for record in records if record.config["window"] == window], "validation")
                    for window in ends)
@@ -131,8 +135,8 @@ def widening(records: Sequence[Record]) -> Measured:
 
 
 def more_on_books(records: Sequence[Record]) -> Measured:
-    """The gain on books minus the gain on Wikipedia articles, grouped into one group per book. Both are sampled
-    independently, so the pairing of groups with books does not matter."""
+    """The gain on books minus the gain on Wikipedia articles. Articles are averaged in groups, one group per book; both
+    are sampled independently, so it does not matter which group is paired with which book."""
     books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
     n = min(books.effects.shape[1], articles.effects.shape[1])
     return less(*(Measured(*(grouped(values, n) for values in (one.effects, one.control)))
@@ -158,7 +162,7 @@ def _ends(values) -> tuple[int, int]:
 
 
 def less(first: Measured, second: Measured) -> Measured:
-    """The first effect minus the second, and the same of their controls."""
+    """The first effect minus the second, and the first control minus the second."""
     return Measured(first.effects - second.effects, first.control - second.control)
 
 
@@ -173,7 +177,7 @@ def overlap_gain(records: Sequence[Record], model: str = "baseline") -> Measured
 
 
 def falling(records: Sequence[Record]) -> Measured:
-    """Each overlap against the next smaller one; the step that least certainly goes down."""
+    """Each overlap against the next smaller one; the step whose improvement is least certain."""
     steps = []
     for fewer, more in pairwise(sorted({record.config["overlap"] for record in records})):
         pair = [[record for record in records if record.config["overlap"] == overlap] for overlap in (more, fewer)]
@@ -204,7 +208,7 @@ def pareto_margin(records: Sequence[Record]) -> Measured:
 
 
 def hardest(every: Sequence[Measured]) -> Measured:
-    """The least certain of several effects, all of which have to lie below 0 and beyond their controls."""
+    """The least certain of several effects, all of which must lie below 0 and beyond their controls."""
     def end(one: Measured) -> float:
         beyond = [] if one.control is None else [one.effects - one.control]
         return max(judge(values, "lower", seeds=1).high for values in (one.effects, *beyond))
@@ -220,7 +224,8 @@ def printed(table: str, *points: tuple[str, int]) -> Callable[[], float]:
 
 
 def printed_steps(table: str, model: str) -> Callable[[], float]:
-    """The log of the printed ratio between neighboring overlaps of a model, where perplexity falls least."""
+    """The log of the printed ratio between two neighboring overlaps of a model: the step where perplexity falls
+    least."""
     def effect() -> float:
         values = [value for (name, _), value in sorted(_printed(table).items()) if name == model]
         return max(log(more / fewer) for fewer, more in pairwise(values))
@@ -234,9 +239,11 @@ def _printed(table: str) -> dict[tuple[str, int], float]:
 
 
 def context_counts(*tables: str, overlap: int = 50, since: int = 0) -> Assay:
-    """The baseline's gain from a larger overlap, which surely shows it more context. A memory of the previous window
-    cannot be expected to gain much more. With several texts, the smallest gain counts. tables: those of the paper that
-    print this gain."""
+    """The assay that measures the baseline's gain from a larger overlap, which certainly gives it more context. A
+    memory of the previous window cannot be expected to gain much more. With several texts, the smallest gain counts.
+
+    tables: the paper's tables that print this gain. since: the smaller overlap.
+    """
     over = f", over one of {since}" if since else ""
     return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens{over}",
                  at_points(("baseline", since), ("baseline", overlap)), room_of_overlap,

@@ -16,12 +16,12 @@ from repro.study import ADDED, Assay, Claim, Measured, Record
 
 
 def point(*models: str, overlaps=(0,), cpu: bool = False):
-    """Whether a config is one of these kinds of model, at one of these overlaps, trained on the CPU or on the GPU."""
+    """A test of whether a config is one of these kinds of model, at one of these overlaps, trained on CPU or GPU."""
     return lambda config: row_kind(config) in models and config.overlap in overlaps and on_cpu(config) == cpu
 
 
 def normalization(records: list[Record]) -> Measured:
-    """The gain of the normalized module minus that of the same module, trained at the same rate, without it."""
+    """The gain of the normalized module minus the gain of the same module not normalized, trained at the same rate."""
     return less(gain(records), gain(records, model=UNSCALED))
 
 

@@ -37,7 +37,7 @@ def room(score: str, sign: int = 1) -> Callable[[list[Record]], float | None]:
 
 
 def printed(column: str) -> Callable[[], float]:
-    """The score of the paper's recurrent reader minus that of its other one."""
+    """The score of the paper's recurrent reader minus the score of its reader of disjoint windows."""
     def effect() -> float:
         disjoint, recurrent = (float(row[column]) for row in printed_rows(TABLE))
         return recurrent - disjoint

@@ -15,12 +15,12 @@ from repro.study import Assay, Claim
 
 
 def of_text(corpus: str, *points: tuple[str, bool]):
-    """Whether a config is one of these points on a text, each a `kind` of model and whether its windows overlap."""
+    """A test of whether a config is one of these points on a text: (kind of model, whether its windows overlap)."""
     return lambda config: config.corpus == corpus and (row_kind(config), config.overlap > 0) in points
 
 
 def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
-    """Recurrent against baseline, both on disjoint windows; its assay is what overlap gains the baseline there."""
+    """The claim on recurrent against baseline on disjoint windows; the assay is the baseline's gain from overlap."""
     first = place == "first"
     return Claim(
         id=f"yoshida2020-matched-{corpus}-{place}-block", paper="yoshida2020", source="Tables 1 and 2",

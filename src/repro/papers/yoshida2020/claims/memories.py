@@ -7,14 +7,14 @@ from repro.study import Assay, Claim, Measured
 
 
 def rows_of(corpus: str, *memories: str):
-    """A test of whether a config is one of these rows on a text; no config of `smoke` is, where all text is
+    """A test of whether a config is one of these rows on a text. No config of `smoke` is, because all of its text is
     generated."""
     return lambda config: config.scale != "smoke" and config.corpus == corpus and config.memory in memories
 
 
 def gain(records) -> Measured:
-    """A memory against none on the same text, or against itself without what it carries (`without_module`) if that is
-    better. A gain that survives masking comes from the training, not from the memory."""
+    """A model with a memory against one without on the same text, or against itself without its memory's content
+    (`without_module`) if that is better. A gain that survives masking comes from the training, not from the memory."""
     ours, plain = ([record for record in records if (record.config["memory"] == "none") is none]
                    for none in (False, True))
     gained, without = log_ratio(ours, plain), without_module(ours, plain)

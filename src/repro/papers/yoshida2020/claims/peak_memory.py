@@ -8,7 +8,7 @@ SLACK = 0.05  # forward passes
 
 
 def growth(records):
-    """The most that a further window adds between two lengths, over the 2k numbers of M + 2k ceil(N/T); counted."""
+    """The most that a further window adds between two lengths, relative to the paper's 2k in M + 2k ceil(N/T)."""
     found = records[0].metrics
     with_text = (found["most_growth"] + found["text"]) / found["paper_growth"]
     return Measured([[found["most_growth"] / found["paper_growth"]]], note=f"{with_text:.2f} with the token ids")

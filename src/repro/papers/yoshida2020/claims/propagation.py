@@ -29,8 +29,8 @@ def by_book(records: list[Record], value: Callable[[dict], Sequence[float]]) -> 
 
 
 def divergence(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The log of the writer's mean divergence over the baseline's, the same in any base. The control uses contexts of
-    other books, to which a continuation can be closer just by being blander."""
+    """The log of the writer's mean divergence over the baseline's, which is the same in any base. The control uses
+    contexts of other books: a continuation can be closer to them just by being blander."""
     import numpy as np
 
     def ratio(against: str) -> np.ndarray:
@@ -47,8 +47,8 @@ def closer(records: list[Record], writer: str = "recurrent") -> Measured:
 
 
 def fitting(what: str, records: list[Record], writer: str = "recurrent") -> Measured:
-    """The writer's names or gendered pronouns that fit minus those that do not, per context, minus the same of the
-    baseline. The control asks whether they fit contexts of other books."""
+    """The number of the writer's names or gendered pronouns that fit minus the number that do not, per context, minus
+    the same difference for the baseline. The control asks whether they fit contexts of other books."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised

@@ -9,14 +9,14 @@ from repro.study import ADDED, Assay, Claim, Measured
 
 
 def passed_or_all(records) -> Measured:
-    """Only the passed positions pooled in testing, against all of them, on validation text."""
+    """Pooling only the passed positions in testing, against pooling all of them, on validation text."""
     passed, every = ([record for record in records if record.config["test_positions"] == name]
                      for name in ("passed", "all"))
     return Measured(log_ratio(passed, every, "validation"))
 
 
 def helps(records) -> Measured:
-    """A model against itself without what its module carries (`without_module`), on validation text."""
+    """A model against itself without its module's content (`without_module`), on validation text."""
     return Measured(-without_module(records, records, "validation"))
 
 

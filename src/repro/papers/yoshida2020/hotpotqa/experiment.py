@@ -1,11 +1,11 @@
 """Questions about ten paragraphs (Yoshida et al. 2020, section 5.4 and Table 3): windows read alone, or with h_prev.
 
 Both readers are the same encoder, RoBERTa or at `pretrained` MiniLM, fine-tuned on the same questions in the same
-order. The recurrent one carries a vector from window to window. Its controls read with its module masked, and with the
-states of another question. As a positive control, the two supporting paragraphs are also read together in one window
-and apart in two, next to the same other paragraphs: recurrence could win back what the reader of single windows loses
-when they are apart. This reader also reads every text with the question of another. For generated questions, the best
-score of either way of reading is known.
+order. The recurrent reader carries a vector from window to window. Its controls read with its module masked, and with
+the states of another question. As a positive control, the reader of single windows also reads the two supporting
+paragraphs together in one window and apart in two, next to the same other paragraphs. Recurrence could win back the
+score that this reader loses when they are apart. It also reads every text with another text's question. For generated
+questions, the best score is known for both ways of reading.
 """
 
 import random
@@ -34,27 +34,28 @@ class Config(RunConfig):
     """A reader: its module, its training data and its training."""
 
     model: Literal["baseline", "recurrent"]
-    punctuation: Punctuation = "plain"  # of all questions: plain, as in the base model's texts
+    punctuation: Punctuation = "plain"  # of all questions and their texts; plain, as in the base model's texts
     window: int = Field(512, ge=8)  # tokens, including the question's and three special ones
     insert_layer: int = Field(1, ge=0)  # counted from 0: 1 is the second
     hidden_size: int = Field(768, ge=1)  # of the module's feedforward network
     hidden_layers: int = Field(1, ge=1)
     n_train: int | None = Field(None, ge=2)  # training questions, drawn at random; None: all
-    held_out: int = Field(300, ge=0)  # training questions that choose the learning rate and the epoch; 0: the last one
-    search_train: int = Field(900, ge=2)  # other training questions on which rates are tried, once through
+    # Training questions that choose the learning rate and the epoch; 0: the last epoch is kept.
+    held_out: int = Field(300, ge=0)
+    search_train: int = Field(900, ge=2)  # other training questions on which rates are tried, in one epoch
     rates: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)  # learning rates to choose from
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `rates`
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(8, ge=2)  # questions
-    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then linear to 0
+    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then the rate falls linearly to 0
     weight_decay: float = Field(0.01, ge=0)
     decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "adamw"
     precision: Literal["no", "bf16"] = "no"
     recompute: Literal["none", "window"] = "none"
-    scored_in: Annotated[Literal["no", "bf16"], Absent("no")] = "no"  # precision of a trained reader that is scored
-    # The mean input of `insert_layer` in the window before is added to h_prev, and the module's last layer starts at 0:
-    # h_prev then starts as an average token.
+    scored_in: Annotated[Literal["no", "bf16"], Absent("no")] = "no"  # precision in which a trained reader is scored
+    # Whether the mean input of `insert_layer` in the previous window is added to h_prev, and the module's last layer
+    # starts at 0: h_prev then starts as an average token.
     mean_token: Annotated[bool, Absent(False)] = False
     module_learning_rate: Annotated[float | None, Field(gt=0), Absent(None)] = None  # None: the reader's
 
@@ -128,7 +129,7 @@ def execute(config, context) -> Outcome:
         metrics |= {"best_alone": alone, "best_together": everything}
         if everything > alone:
             metrics["share_recovered"] = (metrics["answer_exact_match"] - alone) / (everything - alone)
-    added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
+    added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # unused
     metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
                 "train_questions": len(rows) - notes["left_out"]}
     units = {name: unit(name) for name in metrics}
@@ -138,22 +139,23 @@ def execute(config, context) -> Outcome:
 
 
 def scoring(config, model) -> AbstractContextManager:
-    """Within it a trained reader computes in the precision in which it is scored."""
+    """A context in which a trained reader computes in the precision in which it is scored."""
     import torch
 
     return torch.autocast(model.device.type, torch.bfloat16, enabled=config.scored_in == "bf16")
 
 
 def swapped(questions: list[Asked], coder, window: int) -> list[Asked]:
-    """The same texts and answers, each with the question of the next: a reader that is still right ignores its
+    """The same texts and answers, each with the next text's question: a reader that is still right ignores its
     question."""
     return [asked(replace(one.question, question=other.question.question), coder, window, must_stand=False)
             for one, other in zip(questions, questions[1:] + questions[:1], strict=True)]
 
 
 def window_by_window(model, questions: list[Asked], answers: list[str], masked: list[str]) -> dict:
-    """The answers of each window of one question, with h_prev and without, and how many answers the module changes. The
-    question is the first whose answer changes when the module is masked, or else the first with several windows."""
+    """The answer of each window of one question, with h_prev and without, and the number of answers that the module
+    changes. The question is the first with several windows whose answer changes when the module is masked; if there is
+    none, the first with several windows."""
     several = [k for k, one in enumerate(questions) if len(one.windows) > 1]
     if not several:
         return {}
@@ -176,7 +178,7 @@ def unit(metric: str) -> str:
     return "nats" if metric.endswith("nats") else UNITS.get(metric, "per cent")
 
 
-SCORES = ("answer_f1", "answer_exact_match", "answer_nats")  # metrics, and by question under `documents`
+SCORES = ("answer_f1", "answer_exact_match", "answer_nats")  # as metrics, and for each question in `documents`
 SAMPLES = 5
 
 
@@ -194,7 +196,8 @@ def training_questions(config) -> list:
 
 
 def set_apart(config, searching: bool = False) -> tuple[list, list]:
-    """The held-out training questions, and the others: in corpus order, or only those that a search reads."""
+    """The held-out training questions, and the others in corpus order; searching: only the others that a search
+    reads."""
     rows = training_questions(config)
     shuffled = list(rows)
     random.Random(0).shuffle(shuffled)
@@ -208,7 +211,7 @@ def set_apart(config, searching: bool = False) -> tuple[list, list]:
 def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[Asked], int]:
     """The questions in windows, and how many were left out because their answer does not occur in the context.
 
-    must_stand: False for questions that are only answered, not learned from; none is left out then.
+    must_stand: False for questions that are only answered and not trained on; then none is left out.
     """
     found, left_out = [], 0
     for row in rows:
@@ -220,8 +223,9 @@ def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[As
 
 
 def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(), name: str = "training"):
-    """A reader trained on `rows`, the curves of its training, and the number of questions without a span to learn:
-    those `left_out`, and those with only a type, because every right span is cut by windows or too long.
+    """A reader trained on `rows`, the result of its training, and the numbers of questions without a span to learn:
+    questions `left_out`, and questions that teach only the `type_alone`, because windows cut every right span or it is
+    too long.
 
     choosing: questions whose nats choose the epoch to keep; without any, the last epoch is kept.
     """
@@ -267,7 +271,7 @@ def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str =
 
 def guessed(questions: list[Asked], rows: list) -> list[float]:
     """The nats of the right answer to each question for a guess: all tokens of its text are equally likely to begin and
-    to end the answer, and each type is as frequent as among the training questions `rows`."""
+    to end the answer, and each type is about as frequent as among the training questions `rows`."""
     from types import SimpleNamespace
 
     import torch
@@ -290,8 +294,8 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
     """The scores of four paragraphs in two windows: both supporting ones together in one window, and one in each.
 
     Both ways read the same paragraphs in the same position of a window; only the second paragraphs change places. The
-    other two are those of the question nearest in length to the supporting ones. Only questions with such paragraphs
-    and two windows in both ways count.
+    other two paragraphs are the question's nearest in length to the supporting ones. Only questions with such
+    paragraphs and two windows in both ways count.
     """
     from repro.errors import ReproError
 
@@ -307,7 +311,7 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
         try:
             both = [asked(row, coder, config.window, groups, must_stand=False) for groups in (
                 ((gold[0], gold[1]), (first, second)), ((gold[0], second), (first, gold[1])))]
-        except ReproError:  # a question that leaves no room
+        except ReproError:  # a question that leaves no room for text in a window
             continue
         if all(len(one.windows) == 2 for one in both):
             for name, one in zip(ways, both, strict=True):
@@ -321,9 +325,8 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
 
 
 def best_rate(config, context) -> float:
-    """The given learning rate, or the tried one with the lowest loss on held-out training questions. F1 moves in steps
-    of whole questions, too coarse to separate rates with so few.
-    """
+    """The given learning rate, or the tried rate with the lowest loss on held-out training questions. F1 changes in
+    steps of whole questions, which is too coarse to separate rates on so few questions."""
     tried = rates_of(config)
     if not tried:
         return config.learning_rate or config.rates[0]
@@ -332,8 +335,8 @@ def best_rate(config, context) -> float:
 
 
 def rates_of(config) -> list[RunConfig]:
-    """The runs that try the learning rates of a reader; none if there is nothing to choose. They have one seed and read
-    one epoch, for any number of epochs of the reader."""
+    """The runs that try the learning rates of a reader; none if there is nothing to choose. They have one seed and
+    train for one epoch, even if the reader trains for more."""
     if config.learning_rate is not None or len(config.rates) == 1:
         return []
     same = config.model_dump(mode="json", exclude={"epochs"}) | {"experiment": RATES.name, "seed": 0}
@@ -356,7 +359,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-# questions of training and validation, tokens of a context, and those of a question with the special ones, about
+# about how many: training questions, validation questions, tokens of a context, tokens of a question with special ones
 KNOWN = {"synthetic-hops": (3_000, 200, 40, 7), "hotpotqa-subset": (2_575, 500, 1_250, 30),
          "hotpotqa": (90_447, 7_405, 1_250, 30)}
 RATE = {"smoke": 2e10, "small": 2e11, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
@@ -391,15 +394,15 @@ def _weights(config, base) -> int:
             + module * (config.model == RECURRENT))
 
 
-# At smoke a window holds the story but not all that follows; the things are in the next window.
+# At smoke, a window holds the story but not all of the rest; the things are in the next window.
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
     "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16", "decayed": "all"},
-    # A core trains on a question in 0.5 s and answers one in 0.2 s. So that three seeds of the first two rows take
-    # about 100 minutes of one core, all rows read 1,200 of the 2,575 training questions once, and 100 more are held
-    # out. The rates are not tuned; at the reader's, a trial on 200 questions lowered the loss of held-out ones.
+    # A core trains on a question in 0.5 s and answers one in 0.2 s. All rows read 1,200 of the 2,575 training questions
+    # once, and 100 more are held out, so that three seeds of the first two rows take about 100 minutes of one core. The
+    # rates are not tuned; in a trial on 200 questions, the reader's rate lowered the loss on held-out questions.
     "pretrained": {"corpus": "hotpotqa-subset", "n_train": 1300, "held_out": 100, "epochs": 1, "rates": (3e-4,),
                    "module_learning_rate": 1e-3, "batch_size": 4, "precision": "bf16", "scored_in": "bf16",
                    "punctuation": "as typed"},
@@ -432,7 +435,7 @@ RATES = Experiment(
                         for rate in SCALES[scale]["rates"]],
     execute=execute_rate, estimate=partial(estimate, searching=True), needs=lambda config: [base_of(config)])
 EXPERIMENT = Experiment(
-    name="recurrence-hotpotqa", **SHARED | {"revision": 2},  # of what is read once a reader is trained
+    name="recurrence-hotpotqa", **SHARED | {"revision": 2},  # changed what a trained reader reads, not its training
     scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     summary="Questions about long texts: RoBERTa on single windows, and with recurrence: F1 and exact match.",
     needs=lambda config: [base_of(config), *rates_of(config)], models_of=lambda config: [base_of(config)])

@@ -27,11 +27,11 @@ class Asked(NamedTuple):
     question: "Question"
     context: str
     windows: list  # of `repro.recurrence.question_windows`
-    offsets: Any  # (tokens, 2): where each token of the context begins and ends in it
-    before: int  # special tokens and the question's, before the text of each window
-    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span within reach
+    offsets: Any  # (tokens, 2): where each token begins and ends in the context
+    before: int  # number of special tokens and question tokens before the text of each window
+    answers: tuple[tuple[int, int, int], ...]  # (window, first and last token in it) of each right span within reach
     type: int  # of the answer, an index of ANSWER_TYPES
-    paragraphs: dict[int, int]  # number of a paragraph that is read: its first token
+    paragraphs: dict[int, int]  # number of each paragraph that is read -> its first token
     pad: int  # the id that fills a batch
 
     @property
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
     @property
     def distance(self) -> int:
-        """The windows between the two most distant supporting paragraphs that are read; -1 if none is known."""
+        """How many windows apart the first and last supporting paragraph that are read begin; -1 if none is known."""
         starts = [window.start for window in self.windows]
         found = [bisect_right(starts, self.paragraphs[number]) for number, _ in self.question.supporting
                  if number in self.paragraphs]
@@ -58,10 +58,10 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
     """A question in windows of `window` tokens.
 
     groups: the numbers of the paragraphs that are read, in this order; each group starts a new window. None: all in one
-    group. If the supporting sentences are known, a right span lies in one of them; otherwise every occurrence counts. A
-    span that continues in the next window, or has more than 30 tokens, is out of reach and not among the `answers`.
-    must_stand: False for a question that is only answered. Raises ReproError if the answer is neither yes or no nor
-    occurs in the text that is read, and in the cases that `question_windows` refuses.
+    group. Right spans are the answer's occurrences in a supporting sentence; if there are none, in a supporting
+    paragraph; else all. A span that continues in the next window, or has more than 30 tokens, is out of reach and not
+    among the `answers`. must_stand: False for a question that is only answered. Raises ReproError, if `must_stand`, for
+    an answer that is not yes or no and does not occur in the text that is read, and whenever `question_windows` does.
     """
     from repro.recurrence import question_windows
 
@@ -82,7 +82,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
     coded, ids = coder.encode(question.question), coder.encode(context)
     sep, pad = map(coder.special, ("sep", "pad"))
     offsets = coder.offsets(context)
-    starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
+    starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # tokens before it
     cuts = [0, *(starts[group[0]] for group in groups[1:]), len(ids)]
     windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
                if a < b or len(groups) == 1 for one in question_windows(coded, ids[a:b], window, coder.bos, sep)]
@@ -96,7 +96,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
 
 
 def _below_title(question: "Question", number: int) -> int:
-    """Characters before a paragraph's own text: its title and a line end, if it has a title."""
+    """The number of characters before a paragraph's own text: its title and a line end, if it has a title."""
     return len(question.titles[number]) + 1 if question.titles[number] else 0
 
 
@@ -122,14 +122,15 @@ def answered(model: "RecurrentEncoder", questions: Sequence[Asked], recurrent: b
              given: Sequence | None = None, batch_size: int = 8) -> list[str]:
     """The answer of a reader to each question: yes, no, or words cut from its context. Dropout is off.
 
-    given: the state that each window sees instead of that of the previous window, (W, d) for each question.
+    given: the states that windows see instead of the previous window's state, (W, d) for each question.
     """
     return [answer for answer, _ in read_by(model, questions, recurrent, given, batch_size)]
 
 
 def read_by(model: "RecurrentEncoder", questions: Sequence[Asked], recurrent: bool = True,
             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[tuple[str, float]]:
-    """The answer of a reader to each question, and the nats of the right answer as in `repro.training.Answers`."""
+    """The answer of a reader to each question, and the nats of the right answer, as `repro.training.Answers` counts
+    them."""
     from torch.nn.utils.rnn import pad_sequence
 
     from repro.training.objective import answer_nats
@@ -170,9 +171,10 @@ def cut(one: Asked, window: int, first: int, last: int) -> str:
 
 
 def states_of_others(model: "RecurrentEncoder", questions: Sequence[Asked], batch_size: int = 8) -> list:
-    """For each question the states (z) of the windows of the question before it, to be used instead of its own.
+    """For each question, the states (z) of the preceding question's windows, to be used instead of its own.
 
-    Window k sees the state of window k - 1 of the other; if that has fewer windows, its last state is repeated.
+    Window k sees the state of window k - 1 of the other question; if that has fewer windows, its last state is
+    repeated.
     """
     import torch
 
@@ -189,7 +191,7 @@ def states_of_others(model: "RecurrentEncoder", questions: Sequence[Asked], batc
 
 
 def _batches(model: Any, questions: Sequence[Asked], batch_size: int) -> Iterable:
-    """Indices into `questions`, and batches of similar length; no gradient, dropout off."""
+    """Batches of questions of similar length, each as (indices into `questions`, tensors); no gradients, no dropout."""
     import torch
 
     from repro.ids import evaluating

@@ -18,7 +18,7 @@ TABLE = "yoshida2020_table3_hotpotqa"
 SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
 SPLIT = "validation"
 ENOUGH = 20  # questions for a meaningful mean
-OPEN = (  # what the paper leaves open, our choice, another reading
+OPEN = (  # the paper's words that leave a choice open, our choice, another reading
     ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
     ("inserted at layer 2", "the second layer, index 1 of those counted from 0, as in its Equation 1", "index 2"),
     ("the mean of the final layer", "over all real tokens of a window, including the question", "–"),
@@ -41,10 +41,10 @@ OPEN = (  # what the paper leaves open, our choice, another reading
 def questions(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 3: the printed rows, then ours, in %, with 95% intervals over seeds and questions.
 
-    "nats": the loss of the right answer; to a guess all tokens of a text are equally likely. "masked": the same reader
-    with its module off; "other": with the states of another question; "swapped": each text with another's question.
-    "together less apart": the gain from having both supporting paragraphs in one window. "recovered": the share of the
-    possible gain from reading all windows together, where that is known.
+    "nats": the loss of the right answer; for a guess, all tokens of a text are equally likely. "masked": the same
+    reader with its module off; "other": with the states of another question; "swapped": each text with another text's
+    question. "together less apart": the gain from having both supporting paragraphs in one window. "recovered": the
+    share of the possible gain from reading all windows together, if it is known.
     """
     import pandas
 
@@ -75,7 +75,7 @@ def left_open(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def sayings(context: ArtifactContext) -> "pandas.DataFrame":
-    """Some validation questions, the right answers, and those of both readers of the first seed."""
+    """Some validation questions, the right answers, and the answers of both readers of the first seed."""
     import pandas
 
     rows = []
@@ -89,10 +89,10 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
-    """One validation question: the words that each of its windows would give alone, and their probability to the
-    recurrent reader of the first seed, with h_prev and without. It is the first question whose answer the module
-    changes, for better or worse; if there is none, the first with several windows. The number of changed answers comes
-    first."""
+    """One validation question: the words that each of its windows would give alone, and their probability for the
+    recurrent reader of the first seed, with h_prev and without. It is the first question with several windows whose
+    answer the module changes, for better or worse; if there is none, the first with several windows. The number of
+    changed answers comes first."""
     import pandas
 
     columns = ["source", "what is read", "with h_prev", "without h_prev"]
@@ -170,7 +170,7 @@ def _together(records: Sequence[Record]) -> str:
 
 
 def lost_apart(record: Record, score: str) -> "numpy.ndarray":
-    """By question, the score with both supporting paragraphs in one window minus that with one in each."""
+    """For each question, the score with both supporting paragraphs in one window minus the score with one in each."""
     import numpy as np
 
     together, apart = (np.array(record.documents["assay"][f"{way}_{score}"]) for way in ("together", "apart"))

@@ -1,9 +1,9 @@
 """Memories side by side: other ways to pass something to the next window, on the same base, text, order and steps.
 
 The paper compares its own module with overlap only. Here every row fine-tunes the base model with one of
-`repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap"). Overlap is
-a fifth of the window, which costs about as much as the most expensive memory apart from "cache". "cache" is a strong
-reference: it sees what windows of twice the size see, at their cost.
+`repro.recurrence.MEMORIES`, or without one, on disjoint windows ("none") or on overlapping ones ("overlap"). The
+overlap is a fifth of the window, which costs about as much as the most expensive memory except "cache". "cache" is a
+strong reference: it sees as much as windows of twice the size, at their cost.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repro.data.synthetic import Bounds
 
 ROWS = get_args(finetuning.Memory)
-SMOKE_ROWS = ("none", "cache", "gated", "rmt")  # the others with --set memory=...
+SMOKE_ROWS = ("none", "cache", "gated", "rmt")  # run the others with --set memory=...
 REACH_TEXTS = 4  # validation books on which the reach is measured
 
 
@@ -32,7 +32,7 @@ class Config(Evaluation):
     """A memory, and how a model with it is trained and tested."""
 
     memory: finetuning.Memory = "none"
-    # A change of the loss from which on a memory counts as reaching a window, in nats per token.
+    # The smallest change of loss, in nats per token, with which a memory counts as reaching a window.
     tolerance: Annotated[float, Field(gt=0)] = 1e-4
 
 
@@ -47,10 +47,10 @@ SCALES = {
                "train_documents": 384},
 }
 KNOWN = {"corpus": "synthetic-books", "train_documents": None, "validation_head": None, "test_head": None}
-SHORTER = {"small": {"steps": 150}}  # for that text of few words
+SHORTER = {"small": {"steps": 150}}  # for the generated text, which has few different words
 ZERO = dict.fromkeys(("yoshida", "yoshida-first", "embeddings-4"), {"zero_init": True})  # as validation chose (Table 1)
 GATES = {"infini", "knn"}  # these learn one number per head and nothing else
-FASTER = 30  # times the common rate, at which such a number moves by 0.15 at most in 300 steps
+FASTER = 30  # their rate, in units of the common one, which moves such a number by at most 0.15 in 300 steps
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
@@ -105,8 +105,8 @@ def reach_of(model, config):
 
 
 def known(config) -> "Bounds":
-    """The best possible loss on test text given one window, and given the whole book so far, the same for every row. A
-    window of n tokens counts as n words."""
+    """The best possible loss on test text given one window, and given the whole book so far; it is the same for every
+    row. A window of n tokens counts as n words."""
     from repro.data import corpus
     from repro.data.synthetic import bounds
 

@@ -21,10 +21,10 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
     """A row for each memory. Means over the seeds that all rows share; perplexity with its interval over books; changes
     relative to "none" on the same text, paired by seed and book. With one seed the interval covers books only.
 
-    "seeds": on the text; a different number for the known gain follows in brackets. "other document": the state comes
-    from another book. "known gain": on generated text, the nats saved as a share of those that the whole book offers
-    beyond the window, relative to "none" or to the same model without its state, if that is better. "tokens/s": of
-    fine-tuning, validation included.
+    "seeds": for the scale's text; if the known gain has another number of seeds, it follows in brackets. "other
+    document": the state comes from another book. "known gain": on generated text, the saved nats as a share of the nats
+    that the whole book offers beyond the window. They are relative to "none", or to the same model without its state if
+    that is better. "tokens/s": in fine-tuning, validation included.
     """
     import pandas
 

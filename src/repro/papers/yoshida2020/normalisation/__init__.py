@@ -1,1 +1,1 @@
-"""Typographic quotes and dashes: which texts use them, and what reading them as typed changes."""
+"""Typographic quotes and dashes: which texts use them, and how much it matters to read them as plain ones."""

@@ -16,7 +16,7 @@ MANY = 5  # marks per 1,000 words; a text with more uses them
 
 
 class Config(RunConfig):
-    """Every split of `corpus`, as its files hold it and as it is read."""
+    """Every split of `corpus`, as its files have it and as it is read."""
 
 
 def execute(config, context) -> Outcome:

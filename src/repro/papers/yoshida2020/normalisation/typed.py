@@ -1,7 +1,7 @@
 """How much reading typographic quotes and dashes as plain ones helps the base model. Not in the paper.
 
-It scores the test books that use such marks (`normalisation.uses`), as typed in their files and as read. Both readings
-count the same words, so perplexities per word compare.
+The experiment scores the test books that use such marks (`experiment.uses`), as typed in their files and as read. Both
+readings have the same number of words, so their perplexities per word are comparable.
 """
 
 import re
@@ -15,7 +15,7 @@ from repro.papers.yoshida2020.normalisation.experiment import uses
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 READINGS = ("typed", "read")
-MARKED, TOKENS_PER_WORD = 9, 1.4  # test books that use such marks; for estimates
+MARKED, TOKENS_PER_WORD = 9, 1.4  # number of test books that use such marks, and tokens per word; for estimates
 
 
 class Config(RunConfig):
@@ -61,7 +61,7 @@ def measured(config, model, coder, context) -> tuple[dict[str, list[float]], lis
 
 
 def perplexities(losses: dict[str, list[float]], n_words: list[int]) -> dict[str, float]:
-    """Word perplexity of all these books in either reading."""
+    """Word perplexity of all these books together, in each reading."""
     from math import exp
 
     return {metric: exp(sum(losses[name]) / sum(n_words)) for metric, name in zip(_metrics(), READINGS, strict=True)}

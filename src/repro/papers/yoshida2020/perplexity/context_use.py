@@ -1,7 +1,7 @@
 """How far back a fine-tuned model looks: its loss by position in the window. Not in the paper.
 
-h_prev replaces tokens before the window. The baseline's higher loss at the start of a window bounds what it can gain.
-At `pretrained`, where a module has a gain, the recurrent model is measured too.
+h_prev carries information from before the window. The extra loss of the baseline at the start of a window bounds the
+gain from h_prev. At `pretrained`, where a module has a gain, the recurrent model is measured too.
 """
 
 from typing import Annotated, Literal
@@ -22,7 +22,7 @@ class Config(RunConfig):
 
     model: Annotated[Literal["baseline", "recurrent"], Absent("baseline")] = "baseline"
     window: int = Field(300, ge=2)
-    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of a test book; None: all
+    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens read of each test book; None: all
 
     @model_validator(mode="after")
     def _fits(self):
@@ -40,15 +40,16 @@ def tuned(config, model: str = "baseline") -> RunConfig:
 
 
 def by_stretch(target_nll, window: int) -> list[list[float]]:
-    """[tokens of context, mean loss in nats] over stretches that double. target_nll: (N,) of disjoint windows."""
+    """[tokens of context, mean loss in nats] over stretches of doubling length. target_nll: (N,) of disjoint
+    windows."""
     mean = by_position(target_nll, window)
     return [[(first + last + 1) / 2, float(mean[first:last].mean())] for first, last in stretches(window)]
 
 
 def whole_windows(target_nll, lengths, window: int) -> np.ndarray:
-    """The losses of the whole windows of each document, without the targets that fill none at its end.
+    """The losses in the complete windows of each document; targets in an incomplete last window are left out.
 
-    target_nll: (N,) of documents with so many targets each, which are read one by one.
+    target_nll: (N,) of documents that are read one by one. lengths: the number of targets of each document.
     """
     parts = np.split(np.asarray(target_nll), np.cumsum(lengths)[:-1])
     return np.concatenate([part[:len(part) // window * window] for part in parts])
@@ -85,7 +86,7 @@ def estimate(config) -> Estimate:
 
 
 def draw(context):
-    """The loss above the lowest of the scale's baseline, by tokens of context in the window: a line per scale and
+    """The loss minus the lowest loss of the scale's baseline, by tokens of context in the window: a line per scale and
     model, the mean over seeds."""
     from repro.plotting import draw_curves
 
@@ -104,7 +105,7 @@ def draw(context):
                                       "token"), log_x=True)
 
 
-SCORED = {"smoke": 15_000, "small": 300_000, "pretrained": 51_000, "medium": 300_000, "paper": 300_000}  # about
+SCORED = {"smoke": 15_000, "small": 300_000, "pretrained": 51_000, "medium": 300_000, "paper": 300_000}  # tokens, about
 EXPERIMENT = Experiment(
     name="context-use", paper="yoshida2020", summary="Loss of the fine-tuned baseline by position in the window.",
     config=Config, scales={

@@ -1,4 +1,4 @@
-"""Evaluation of fine-tuned models by word perplexity, the source of all tables of the recurrence chapters."""
+"""Evaluation of fine-tuned models by word perplexity, for the perplexity tables of the recurrence chapters."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -11,22 +11,22 @@ from repro.papers.yoshida2020.perplexity import finetuning
 from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, held_out, module_parameters
 from repro.study import Absent, Estimate, Experiment, Outcome, Rereading, RunConfig
 
-HEAD = 4_000  # tokens of each document of another text that are scored
-WINDOWS = 4  # the fewest in such a document: in a shorter one, few tokens have more context with an overlap
+HEAD = 4_000  # tokens that are scored of each document in another text
+WINDOWS = 4  # the fewest windows in such a document: in a shorter one, an overlap gives few tokens more context
 
 
 class Config(finetuning.Config):
-    """A fine-tuned model and the overlap it is tested at.
+    """A fine-tuned model and the overlap at which it is tested.
 
-    A recurrent model is trained at the overlap it is tested at and a baseline on disjoint windows, unless
-    `train_overlap` is set.
+    A recurrent model is trained with the overlap of the test and a baseline on disjoint windows, unless `train_overlap`
+    is set.
     """
 
-    train_overlap: int | None = Field(None, ge=0)  # tokens; None: as the paper does
-    test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
+    train_overlap: int | None = Field(None, ge=0)  # tokens; None: as in the paper
+    test_positions: Literal["all", "passed"] = "all"  # the positions of a window that are pooled in testing
     splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
-    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of a test book; None: all
-    # The corpus whose text is scored, the first `test_head` tokens of each document; None: `corpus`.
+    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens scored of a test book; None: all
+    # The corpus whose text is scored, in the first `test_head` tokens of each document; None: `corpus`.
     scored_corpus: Annotated[str | None, Absent(None)] = None
     fine_tuned: Annotated[bool, Absent(True)] = True  # whether the model is fine-tuned; if not, it is the base model
 
@@ -46,12 +46,12 @@ def trained(config) -> finetuning.Config:
 
 
 def sources(config) -> list[RunConfig]:
-    """The run that makes the model which is scored."""
+    """The run that trains the model to be scored."""
     return [trained(config)] if config.fine_tuned else PRETRAINING.plan(config.scale)
 
 
 def others(config) -> list[str]:
-    """The corpora that it reads besides that of its fine-tuning."""
+    """The corpora that a run reads in addition to the corpus of its fine-tuning."""
     return [config.scored_corpus] if config.scored_corpus else []
 
 
@@ -107,11 +107,13 @@ def evaluate(config, context) -> Outcome:
 
 def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
                first: Iterable[int] = (), literal: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines trained on the
-    overlapping windows of the test; recurrent models with the module at the first block. The first of six blocks is as
-    deep as the second of the paper's twelve, the other reading of its "second layer".
+    """Grid points of a table; each argument lists the overlaps of one kind of model.
 
-    literal: recurrent models with the module exactly as in the paper, at a scale whose own differs from it."""
+    baseline, recurrent: the two models that are compared. controls: baselines trained on the overlapping windows of the
+    test. first: recurrent models with the module at the first block. The first of our six blocks is as deep as the
+    second of the paper's twelve, which is the other reading of "the second layer". literal: recurrent models with the
+    module exactly as in the paper, at a scale whose own module differs.
+    """
     return [*({"model": "baseline", "overlap": overlap} for overlap in baseline),
             *({"model": "recurrent", "overlap": overlap} for overlap in recurrent),
             *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
@@ -121,26 +123,28 @@ def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), cont
 
 
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:
-    """The cost of an evaluation. scored_tokens: of all splits together."""
+    """The cost of an evaluation. scored_tokens: tokens of all splits together."""
     from repro.evaluation import flops_per_token
 
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
     per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
-    readings = 3.3 if config.model == "recurrent" else 1  # masked; for another document's states, and with them
+    readings = 3.3 if config.model == "recurrent" else 1  # plain, masked, and with another document's states
     flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens * readings
     return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice the rate of training
 
 
 def alone(configs: Iterable[Any]) -> bool:
-    """Whether these configs only compare ways to read with a baseline, so that any language model will do."""
+    """Whether these configs only compare ways in which a baseline reads, so that any language model will do."""
     return all(config.model == "baseline" and config.train_overlap is None for config in configs)
 
 
 def reread(configs: Sequence[Any], name: str) -> list[dict[str, Any]]:
-    """The settings with which these configs read the corpus `name`: the beginning of each document. The base model
-    needs no fine-tuning to compare overlaps, so no run reads the study's corpus. Both splits would be the same text, so
-    one is enough unless some configs have only the other."""
+    """The settings with which these configs read the beginning of each document of the corpus `name`.
+
+    The base model needs no fine-tuning to compare overlaps, so no run reads the study's corpus. Both splits would be
+    the same text, so the test split is enough unless some configs do not have it.
+    """
     own = {"fine_tuned": False, "corpus": name} if alone(configs) else {}
     if all("test" in config.splits for config in configs):
         own["splits"] = ("test",)
@@ -148,7 +152,7 @@ def reread(configs: Sequence[Any], name: str) -> list[dict[str, Any]]:
 
 
 def model_of(configs: Sequence[Any]) -> str:
-    """How the reading of another text differs from that of the study: the models, and how much they read."""
+    """How reading another text differs from the study, in words: the models, and how much they read."""
     base = "by the base model, without fine-tuning; " if alone(configs) else ""
     heads = sorted({config.test_head or HEAD for config in configs})
     return f"{base}at most the first {' or '.join(f'{head:,}' for head in heads)} tokens of each document"
@@ -158,7 +162,8 @@ def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
                grid: Callable[[str], list[dict[str, Any]]], scored_tokens: Mapping[str, int]) -> Experiment:
     """An experiment that scores one fine-tuned model at each point of a grid.
 
-    scored_tokens: of validation and test text together, by scale, for estimates; runs count them.
+    scored_tokens: about how many tokens validation and test text have together, by scale. Only estimates use it; runs
+    count the tokens.
     """
     return Experiment(
         name=name, paper="yoshida2020", summary=summary, config=Config, scales=scales, execute=evaluate, grid=grid,

@@ -1,6 +1,6 @@
 """Fine-tuning of the base model on windows of text, with or without the recurrence module (Yoshida et al. 2020).
 
-Every table of the paper's language models scores models that come from here.
+All of the paper's tables on language models score models that are trained here.
 """
 
 import math
@@ -18,7 +18,7 @@ from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, regist
 from repro.study.experiment import corpus_named
 from repro.study.settings import DEVICES
 
-NO_MEMORY = ("none", "overlap")  # the values of `memory` that carry nothing
+NO_MEMORY = ("none", "overlap")  # the values of `memory` without a memory module
 Memory = Literal["none", "overlap", *MEMORIES]
 Candidate = tuple[Annotated[float, Field(gt=0)], bool]
 
@@ -28,7 +28,7 @@ class Config(RunConfig):
 
     model: Literal["baseline", "recurrent"] = "baseline"
     window: int = Field(300, ge=1)  # tokens
-    overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
+    overlap: int = Field(0, ge=0)  # tokens shared with the previous window in training
     windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
     batch_size: int = Field(1, ge=1)  # sequences per step
     train_documents: int | None = Field(None, ge=1)  # number of training documents; None: all
@@ -36,13 +36,13 @@ class Config(RunConfig):
     epochs: float = Field(2.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
     learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = Field((3e-5, 1e-4, 3e-4), min_length=1)
-    selection_share: float = Field(1.0, gt=0, le=1)  # of `epochs`, for each candidate, at overlap 0
+    selection_share: float = Field(1.0, gt=0, le=1)  # of `epochs` or `steps`, for each candidate, at overlap 0
     warmup_steps: int = Field(100, ge=0)
     decay: Literal["none", "linear"] = "none"  # of the learning rate after the warm-up
     validate_every: int = Field(2_000_000, ge=1)  # tokens
     validation_tokens: int | None = Field(None, ge=2)  # first tokens of the validation text, for training; None: all
-    validation_head: int | None = Field(None, ge=2)  # tokens that count of each validation document; None: all
-    # How many documents of the validation text count, from the first; None: all.
+    validation_head: int | None = Field(None, ge=2)  # first tokens read of each validation document; None: all
+    # The number of validation documents that are read, from the first on; None: all.
     validation_documents: Annotated[int | None, Field(ge=1), Absent(None)] = None
     patience: int | None = Field(None, ge=1)  # validations without improvement before stopping early; None: to the end
     base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
@@ -56,21 +56,23 @@ class Config(RunConfig):
     truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
     recompute: Literal["none", "layer", "window", "window+layer"] = "none"
     precision: Literal["no", "bf16"] = "no"
-    # Optimizer steps, instead of `epochs`. Step k then has the same targets at every overlap; the additional tokens
-    # that a row with overlap reads before them are no targets. None: by epochs, on sequences cut per overlap.
+    # Optimizer steps, instead of `epochs`. Step k then has the same targets at every overlap; a run with overlap reads
+    # additional tokens before them, which are not targets. None: by epochs, on sequences that are cut for each overlap.
     steps: Annotated[int | None, Field(ge=1), Absent(None)] = None
-    # Targets of a sequence, if steps are given. None: those of `windows_per_sequence` disjoint windows.
+    # Targets of a sequence, if `steps` is set. None: as many as `windows_per_sequence` disjoint windows have.
     sequence: Annotated[int | None, Field(ge=1), Absent(None)] = None
     module_learning_rate: Annotated[float | None, Field(gt=0), Absent(None)] = None  # None: `learning_rate`
     zero_init: Annotated[bool, Absent(False)] = False  # whether the module's last layer starts at 0
-    # Whether the window's mean input of `insert_layer` is added to h_prev, which then looks like a token of the text.
+    # Whether the previous window's mean input of `insert_layer` is added to h_prev, which then looks like a token.
     residual: Annotated[bool, Absent(False)] = False
-    # Whether the module reads states divided by their root mean square, and adds to that input in its units.
+    # Whether the module reads states divided by their root mean square. Its output is then multiplied by the root mean
+    # square of the input that `residual` adds.
     normalize: Annotated[bool, Absent(False)] = False
-    # Candidates for these two, each tried with each of `learning_rates`: (times the learning rate, zero_init).
+    # Candidates for `module_learning_rate` and `zero_init`, each tried with each of `learning_rates`: (times the
+    # learning rate, zero_init).
     modules: Annotated[tuple[Candidate, ...], Absent(())] = ()
-    # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (set by `overlap`) are rows
-    # without one. None: `model` decides between the recurrence module and nothing.
+    # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (whose size is `overlap`) have no
+    # memory. None: `model` decides between the recurrence module and nothing.
     memory: Annotated[Memory | None, Absent(None)] = None
 
     @model_validator(mode="before")
@@ -78,7 +80,7 @@ class Config(RunConfig):
     def _model_of_memory(cls, values):
         memory = values.get("memory", cls.model_fields["memory"].default)
         given = values.get("model", "baseline")
-        if not memory or given not in ("baseline", "recurrent"):  # what is no model is refused
+        if not memory or given not in ("baseline", "recurrent"):  # an unknown model is refused later
             return values
         return values | {"model": "baseline" if memory in NO_MEMORY else "recurrent"}
 
@@ -122,9 +124,9 @@ SCALES = {
               "modules": ((1.0, False), (3.0, False), (1.0, True)), "selection_share": 0.2, "warmup_steps": 20,
               "decay": "linear", "validate_every": 500_000, "validation_tokens": 60_000, "validation_documents": 10,
               "precision": "bf16"},
-    # Gemma 3 270M: 200 steps of 19,200 targets, 3.8 million in all. The module sits in the middle of the 18 layers and
-    # starts as the mean token of the window before: fresh at the second layer it learned nothing in this time. At a
-    # rate of 3e-3 without normalization it carried nothing either (`recurrence-gemma`).
+    # Gemma 3 270M: 200 steps of 19,200 targets, 3.8 million in all. The module is in the middle of the 18 layers and
+    # starts as the mean token of the previous window. Randomly initialized at the second layer, it learned nothing in
+    # this time. Without normalization, at a rate of 3e-3, it carried nothing either (`recurrence-gemma`).
     "pretrained": {"corpus": "wikitext-103", "batch_size": 8, "windows_per_sequence": 8, "steps": 200,
                    "learning_rates": (4e-5, 1e-4), "modules": ((2.5, True), (10.0, True)), "selection_share": 0.1,
                    "warmup_steps": 20, "decay": "linear", "validate_every": 10_000_000, "validation_tokens": 60_000,
@@ -134,8 +136,9 @@ SCALES = {
                "selection_share": 0.25, "precision": "bf16"},
     "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
 }
-# A second, shorter window for the most important comparisons, by scale: the one at which an overlap of a sixth gains
-# our fine-tuned baseline what it gains the paper's (`choose-window`). 300 steps of 2 times 20 windows: 768,000 targets.
+# A second, shorter window for the most important comparisons, by scale. In this window, an overlap of a sixth helps our
+# fine-tuned baseline about as much as it helps the paper's (`choose-window`). 300 steps of 2 times 20 windows have
+# 768,000 targets.
 SECOND = {"small": {"window": 64, "batch_size": 2, "steps": 300}}
 
 
@@ -149,7 +152,7 @@ def candidates(config) -> list[RunConfig]:
     or a recurrent model.
 
     The choice is made on WikiText-103, on disjoint windows, for the scale's own module. Other texts, overlaps, places
-    of the module and seeds reuse it (section 4). A module that starts in another way has candidates of its own.
+    of the module and seeds reuse it (section 4). A module that is initialized in another way has its own candidates.
     """
     if config.learning_rate is not None:
         return []
@@ -171,7 +174,7 @@ def candidates(config) -> list[RunConfig]:
 
 
 def held_out(config, coder):
-    """The validation text of a fine-tuning, cut to the part that counts."""
+    """The part of the validation text that a fine-tuning reads."""
     from repro.data import tokens
 
     text = tokens(config.corpus, "validation", coder)
@@ -188,7 +191,7 @@ def leading(text, n: int | None):
     if n is None or n >= len(text.ids):
         return text
     kept = int(np.searchsorted(text.starts, n))
-    stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next one's bos
+    stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next bos
     targets = None if text.targets is None else text.targets[:stop]
     return replace(text, ids=text.ids[:stop], targets=targets, starts=text.starts[:kept], n_words=text.n_words[:kept],
                    n_bytes=text.n_bytes[:kept])
@@ -229,7 +232,7 @@ def execute(config, context) -> Outcome:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
     if config.precision == "bf16" and not torch.cuda.is_available() and model.config._attn_implementation == "sdpa":
-        model.set_attn_implementation("eager")  # plain products, as in GPT-2 with a module: faster on a CPU than fused
+        model.set_attn_implementation("eager")  # plain products, as in GPT-2 with a module; on a CPU faster than fused
     names = None
     if config.train_documents and config.train_draw == "random":
         names = drawn(config.corpus, "train", config.train_documents, config.seed)
@@ -276,7 +279,7 @@ def execute(config, context) -> Outcome:
 
 
 def targets(config) -> int:
-    """The targets of a sequence, scored by all its windows together. Without `steps` the last window is whole too."""
+    """The number of targets of a sequence, in all its windows together. Without `steps` all windows are complete."""
     if config.steps is None:
         return config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
     return config.sequence or config.windows_per_sequence * config.window
@@ -287,7 +290,7 @@ TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "pretrained": 1.3, "medium": 1.4,
 
 
 def training_words(config) -> int:
-    """Words of one epoch, from what is known of the corpus without reading it."""
+    """Words of one epoch, from the corpus's declared counts, without reading it."""
     split = corpus_named(config.corpus).of_text().split("train")
     words = split.n_words or (split.n_bytes or 0) // 6 or 69_000 * split.n_documents  # of an average book of PG-19
     known = config.train_documents and split.n_documents
@@ -312,7 +315,7 @@ def added_weights(memory: str, base) -> int:
 
 
 def without_weights(memory: str, base):
-    """A memory for a model of these sizes, its weights on the meta device."""
+    """A memory for a model of these sizes, with its weights on the meta device."""
     import torch
     from transformers import GPT2Config
 

@@ -20,15 +20,15 @@ BASES = {"small": "our small GPT-2", "pretrained": "Gemma 3 270M", "medium": "ou
 PAPERS_PLACE = "at the second layer, as in the paper"
 PLACES = {"recurrent": PAPERS_PLACE, LITERAL: PAPERS_PLACE, FIRST: "at the first layer",
           UNSCALED: "in the middle, starting as the mean token"}
-# The modules that only Gemma has.
+# The modules that are used in Gemma only.
 NORMALIZED = "in the middle, reading normalized states"
 SLOWER = "in the middle, trained as slowly, without normalized states"
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A recurrent model against its baseline, both on disjoint windows. The changes are relative, of word perplexity:
-    below 0, recurrence helps."""
+    """A recurrent model against its baseline, both on disjoint windows. Changes are relative changes of word
+    perplexity: below 0, recurrence helps."""
 
     scale: str  # "" for the paper's
     text: str
@@ -41,7 +41,7 @@ class Gain:
     split: str = "test"
     recurrent: tuple[Record, ...] = ()
     baseline: tuple[Record, ...] = ()
-    command: str = ""  # that runs one seed of the recurrent model
+    command: str = ""  # runs one seed of the recurrent model
 
     @property
     def base(self) -> str:
@@ -90,8 +90,8 @@ def _baseline(config: RunConfig, plan: list[RunConfig]) -> RunConfig | None:
 
 
 def _conditions(config: RunConfig) -> tuple:
-    """The settings that a recurrent model and its baseline share. In Gemma's experiment both are trained on the same of
-    two devices."""
+    """The settings that a recurrent model and its baseline share. In Gemma's experiment these include the device, CPU
+    or GPU."""
     device = config.experiment == gemma.EVALUATION.name and gemma.on_cpu(config)
     return config.corpus, config.window, device
 

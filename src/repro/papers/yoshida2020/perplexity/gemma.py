@@ -1,13 +1,18 @@
 """Recurrence in a real pretrained model: Gemma 3 270M on books, in windows of 64 tokens. Not in the paper.
 
-The base models of `small` have 7 million weights and gain little from context, so little can be measured of a memory.
-Gemma gains much. Three modules are compared with a baseline fine-tuned in the same way. The first is the paper's own
-(second layer, fresh). The second is in the middle of the 18 layers and starts as the mean token of the window before.
-The third is the second with normalized states. Rates, layer and start were chosen in trial runs on validation books
-that left no record. The third was added after the test runs of the other two had failed. It also trains at a lower
-rate. A control separates the two changes: the second module at the third one's rate. Both train on a CPU, the other
-models on a GPU. The two devices round differently, so these two have a baseline of their own: the same training, made
-on the CPU, too. The control's CPU is of another make than that of the third module and the baseline.
+The base models of `small` have 7 million weights and gain little from context, so a memory has little effect to
+measure. Gemma gains much from context. Three modules are compared with a baseline fine-tuned in the same way:
+
+1. The paper's own: at the second layer, randomly initialized.
+2. In the middle of the 18 layers, starting as the mean token of the previous window.
+3. The second with normalized states, trained at a lower rate. It was added after the first two had failed on test text.
+
+A control separates the two changes of the third module: the second module at the third one's rate. Rates, layer and
+initialization were chosen in trial runs on validation books; these runs left no record.
+
+The third module and the control train on a CPU, the other models on a GPU. The two devices round differently, so these
+two are compared with a baseline of their own, trained on the CPU, too. The control's CPU is of another make than the
+CPU of the third module and this baseline.
 """
 
 from repro.papers.yoshida2020.perplexity import finetuning
@@ -17,7 +22,7 @@ from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 TABLE = "yoshida2020_table2_pg19"
-OVERLAP = 10  # of 64 tokens, a sixth
+OVERLAP = 10  # of 64 tokens, about a sixth
 RATE = 1e-4  # of the module that reads normalized states
 # 80 steps of 1,280 targets, 102,400 in all: about half an hour of one CPU core.
 SCALES = {"pretrained": finetuning.SCALES["pretrained"] | {
@@ -32,9 +37,9 @@ ROWS = (("baseline", False, "no module"), (LITERAL, False, "second layer, random
 
 
 def grid(scale: str) -> list[dict]:
-    """The modules and the baseline on disjoint windows, and the baseline with a sixth of overlap; then what is trained
-    on the CPU: a baseline, the normalized module, and the mean token at its rate. `normalize` changes nothing in a
-    baseline: it names the device."""
+    """The modules and the baseline on disjoint windows, and the baseline with an overlap of a sixth; then the models
+    trained on the CPU: a baseline, the normalized module, and the mean token at its rate. `normalize` changes nothing
+    in a baseline; it marks the device."""
     rows = [row | ({"module_learning_rate": 3e-3} if row["model"] == "recurrent" else {})
             for row in table_rows((0, OVERLAP), (0,), literal=(0,))]
     return [*rows, {"model": "baseline", "overlap": 0, "normalize": True},
@@ -59,7 +64,7 @@ def level(records: list) -> dict[str, str]:
 
 def gains(context):
     """A row per model: its test perplexity, and its change against the baseline of the same seed on disjoint windows,
-    as it is and under its controls, with 95% intervals over seeds and books."""
+    with its own memory and under its controls, with 95% intervals over seeds and books."""
     import pandas
 
     rows = []

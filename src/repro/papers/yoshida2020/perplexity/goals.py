@@ -1,4 +1,4 @@
-"""Goals that a base model must reach for the paper's effects to be visible, and how ours does."""
+"""Goals that a base model must reach for the paper's effects to be visible, and whether ours reaches them."""
 
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,8 @@ def goals(context) -> "pandas.DataFrame":
 
 
 def _baselines(context, scale: str) -> list:
-    """The records of the baseline on disjoint windows and with the largest overlap, as the table trains it, at the
-    seeds of its levels."""
+    """The records of the baseline on disjoint windows and with the largest overlap, trained as in the table, at the
+    seeds that both have."""
     plan = context.plan(scale, experiment=TABLE_1, model="baseline", train_overlap=None)
     overlaps = sorted({config.overlap for config in plan})
     chosen = [next(config for config in plan if config.overlap == overlap) for overlap in (overlaps[0], overlaps[-1])]
@@ -67,7 +67,7 @@ def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
 
 
 def _late(records: list) -> tuple[str, bool | None]:
-    """The loss after `after` tokens and up to twice as many, minus the loss further on."""
+    """The loss at positions `after` + 1 to twice `after`, minus the loss at later positions."""
     if not records:
         return NOT_RUN, None
     record, = records

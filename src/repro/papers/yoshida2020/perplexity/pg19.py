@@ -1,6 +1,6 @@
 """Recurrence on books (Yoshida et al. 2020, sections 4.3 and 3.1): Table 2, Figures 4 and 5.
 
-`small` trains on 20 books of the subset, drawn for each seed, `medium` on all 384, the paper on 1,250 of PG-19's.
+`small` trains on 20 books of the subset, drawn for each seed, `medium` on all 384, and the paper on 1,250 of PG-19.
 At `smoke` the window is a tenth of the paper's 300 tokens.
 """
 
@@ -37,7 +37,7 @@ ROWS = {  # of Table 2, by scale
     "medium": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
     "paper": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
 }
-WINDOWS = {"smoke": (20, 40), "small": (200, 600), "pretrained": ()}  # of Figures 4 and 5, besides that of Table 2
+WINDOWS = {"smoke": (20, 40), "small": (200, 600), "pretrained": ()}  # of Figures 4 and 5, except Table 2's window
 FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
 
 

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import pandas
 
 FIGURE = "yoshida2020_figure5_flops_pareto"
-MASKED = {"recurrent": "nll", "recurrent, module masked out": "nll_masked"}  # the losses that each counts
+MASKED = {"recurrent": "nll", "recurrent, module masked out": "nll_masked"}  # model -> its losses in a record
 
 
 def cost_points(context: ArtifactContext) -> "pandas.DataFrame":
-    """Figure 5 as rows: source, window and overlap in tokens, model, `cost` and `change`, both in % of the baseline on
-    disjoint windows of the same size: FLOPs per token beyond its, and validation perplexity against its.
+    """Figure 5 as rows: source, window and overlap in tokens, model, `cost` and `change`. Both are relative to the
+    baseline on disjoint windows of the same size, in %: the extra FLOPs per token, and the change of validation
+    perplexity.
 
     `low` and `high` bound the 95% interval of the change, paired over documents. The paper printed one window size.
     """
@@ -66,7 +67,8 @@ def window_points(context: ArtifactContext) -> "pandas.DataFrame":
     """Figure 4 as rows: source, window (tokens), `model`, and how its validation perplexity on disjoint windows differs
     from the baseline's in the same windows: `change`, `low` and `high` in %, paired over documents.
 
-    Models: the recurrent one, and as a control the same with its module masked out. The paper printed one window size.
+    Models: the recurrent model and, as a control, the same model with its module masked out. The paper printed one
+    window size.
     """
     import pandas
 
@@ -137,8 +139,8 @@ def window_figure(context: ArtifactContext):
 
 
 def larger_window(smaller: int, larger: int, scale: str = "small") -> tuple[Metric, Metric]:
-    """How the baseline's validation perplexity on disjoint windows, and its FLOPs per token, differ between windows of
-    `larger` and of `smaller` tokens, as shares of those at `smaller`; without a value where a record is missing.
+    """The relative changes of the baseline's validation perplexity on disjoint windows, and of its FLOPs per token,
+    from windows of `smaller` to windows of `larger` tokens; without a value if a record is missing.
 
     >>> perplexity, flops = larger_window(200, 600)
     >>> f"{flops}"
@@ -157,8 +159,8 @@ def variation_table(context: ArtifactContext,
                     variations: Callable[[str], Mapping[str, Mapping[str, Any]]]) -> "pandas.DataFrame":
     """Each variation on disjoint windows next to the paper's module, then the models tested with overlap.
 
-    variations: scale -> name of the row -> what it changes in the first one. "change" is relative to the first row of
-    the same overlap, paired over documents; "module" is the effect of masking the module out.
+    variations: scale -> name of the row -> the settings that it changes in the first row. "change" is relative to the
+    first row with the same overlap, paired over documents; "module" compares with the module masked out.
     """
     import pandas
 

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 SPLITS = ("validation", "test")
 CONTROL = "baseline trained overlapped"
-CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with another document's
+CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, with another document's h_prev
 LITERAL = "recurrent, as in the paper"  # at a scale whose own module differs from the paper's
-UNSCALED = "recurrent, not normalized"  # at a scale whose own module is
-FIRST = "recurrent, first block"  # the depth-matched reading of the paper's second of twelve layers
+UNSCALED = "recurrent, not normalized"  # at a scale whose own module is normalized
+FIRST = "recurrent, first block"  # the first of six blocks, as deep as the paper's second of twelve
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per model and overlap: the paper's perplexities next to ours, with 95% intervals over documents.
 
     Ours are means over the seeds that all rows of a scale share; some comparisons use more. "cost" is T / (T -
-    overlap), the cost of a scored token relative to disjoint windows. Windows differ between scales, so rows line up
-    where the overlap is the same share of the window.
+    overlap), the cost of a scored token relative to disjoint windows. Windows differ between scales, so overlaps that
+    are the same share of the window share a row.
     """
     import pandas
 
@@ -76,7 +76,7 @@ def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
     """One row per kind of model and window: its validation loss, nats per token, after a short training at each
     candidate rate, the learning rate that was chosen, and the setting of the module.
 
-    records: of fine-tuning, all on one text. Those that chose among the same candidates share a row.
+    records: records of fine-tuning, all on one text. Records that chose among the same candidates share a row.
     """
     import pandas
 
@@ -99,8 +99,8 @@ def _module_setting(notes: dict) -> str:
 
 
 def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
-    """The learned weight of each layer in z, the mean over seeds, by window and overlap of training. Only recurrent
-    models with the module at the paper's layer count."""
+    """The learned weight of each layer in z, the mean over seeds, by window and overlap of training. Models with the
+    module at the first block are left out."""
     found: dict[tuple[int, int], list[list[float]]] = {}
     for record in records:
         if record.model == "recurrent" and is_literal_reading(record):
@@ -111,11 +111,11 @@ def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
 
 
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """One row per overlap: the difference of the recurrent model's perplexity, in % of the baseline's.
+    """One row per overlap: the recurrent model's perplexity minus the baseline's, in % of the baseline's.
 
     "against the control": compared with a baseline trained with the same overlap. "module": compared with the same
-    model, its module masked out (on test documents, or validation documents for whole books). The model with its module
-    at the first block has the same columns.
+    model with its module masked out, on test text if the masked model has read it, else on validation text. The model
+    with its module at the first block has the same columns.
     """
     import pandas
 
@@ -163,11 +163,11 @@ def gain_figure(context: ArtifactContext, table: str):
 
 
 def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """`gains` on test text as points, in % of the baseline's perplexity, above 0 where recurrence helps.
+    """`gains` on test text as points, in % of the baseline's perplexity; above 0, recurrence helps.
 
-    One row per point: source, name (of GAINS), overlap (% of T), gain and its interval `low`, `high`, missing where
-    there is none. The paper's points appear in the panel of every scale but `smoke`, whose generated text has nothing
-    in common with the paper's.
+    One row per point: source, name (of GAINS), overlap (% of T), the gain and its interval `low`, `high`, which may be
+    missing. The paper's points appear in the panel of every scale but `smoke`, whose generated text has nothing in
+    common with the paper's.
     """
     import pandas
 
@@ -203,8 +203,8 @@ def _gains_at(context: ArtifactContext, scale: str) -> list[dict]:
 
 
 def _change(records: list[Record], against: list[Record], losses: str) -> tuple[float, float, float] | None:
-    """`compare` on test text with these losses. Records that kept only the sum give no interval; those that did not
-    measure these losses give None."""
+    """`compare` on test text with these losses. Records that kept only the perplexity give no interval; records that
+    did not measure these losses give None."""
     name = losses.replace("nll", "test_word_perplexity")
     if any(name not in record.metrics for record in records):
         return None
@@ -226,7 +226,7 @@ def interval(records: list[Record], split: str) -> "Interval":
 
 
 def change(records: Sequence[Record], against: Sequence[Record], losses: str = "nll", split: str = "test") -> str:
-    """`compare` as a cell; "not run" where one has no record, a dash where the two have no seed in common."""
+    """`compare` as a cell; "not run" if one of the two has no record, a dash if they have no seed in common."""
     if not (records and against):
         return NOT_RUN
     shared = {record.seed for record in records} & {record.seed for record in against}
@@ -235,8 +235,8 @@ def change(records: Sequence[Record], against: Sequence[Record], losses: str = "
 
 def compare(records: Sequence[Record], against: Sequence[Record], split: str,
             losses: str = "nll") -> tuple[float, float, float]:
-    """Relative difference in word perplexity and its 95% interval, over the seeds that both have and the documents of
-    `split` together, as in verdicts; with one seed over documents alone. losses: of `records`, such as "nll_masked"."""
+    """Relative difference in word perplexity and its 95% interval, over documents of `split` and the seeds that both
+    have, as in verdicts; with one seed, over documents alone. losses: the losses of `records`, such as "nll_masked"."""
     pair = [[record for record in some if record.seed in {other.seed for other in others}]
             for some, others in ((records, against), (against, records))]
     if not all(pair):
@@ -248,9 +248,9 @@ def compare(records: Sequence[Record], against: Sequence[Record], split: str,
 
 def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test",
               losses: str = "nll") -> "np.ndarray":
-    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
+    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same seed.
 
-    Raises ReproError where the two did not score the same documents.
+    Raises ReproError if the two did not score the same documents.
     """
     import numpy as np
 
@@ -271,9 +271,9 @@ def by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) 
 
 
 def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
-    """Relative difference in perplexity between recurrent models and the same with their module masked out.
+    """Relative difference in perplexity between recurrent models and the same models with their module masked out.
 
-    On `split`, or on validation text where `split` was not read a second time for it.
+    On `split`, or on validation text if the masked model has not read `split`.
     """
     name = f"{split}_word_perplexity"
     if f"{name}_masked" not in recurrent[0].metrics:
@@ -282,10 +282,11 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def row_kind(run) -> str:
-    """The kind of model of a config or record: a baseline, or one trained on the windows of the test; or recurrent.
+    """The kind of model of a config or record: "baseline", CONTROL (a baseline trained with overlap), or recurrent.
 
-    Recurrent models are at the place of their scale, at the first block, or, where a scale's own module differs, as in
-    the paper or without normalization.
+    Recurrent models: "recurrent" has the module of its scale; FIRST has it at the first block. At `pretrained`, where
+    the scale's own module is normalized, LITERAL has the paper's module and UNSCALED the scale's own one without
+    normalization.
     """
     values = vars(run) if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
@@ -296,25 +297,25 @@ def row_kind(run) -> str:
 
 
 def is_literal_reading(run) -> bool:
-    """Whether a config or record has the literal reading of the paper's layer, not the depth-matched one."""
+    """Whether a config or record takes "the second layer" literally, and not as the first of six blocks."""
     return row_kind(run) != FIRST
 
 
 def _table(context: ArtifactContext, scale: str) -> list:
-    """The plan's configs at the table's window, the one with most overlaps, without other window sizes."""
+    """The plan's configs at the table's window, which is the window of most configs."""
     plan = context.plan(scale)
     return [config for config in plan if config.window == mode(config.window for config in plan)]
 
 
 def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
-    """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
+    """The records of a model whose overlap is this share of its window; None if the scale plans no such run."""
     planned = [config for config in _table(context, scale) if row_kind(config) == model
                and abs(config.overlap / config.window - share) < 1e-8]
     return [record for config in planned for record in context.records_of(config)] if planned else None
 
 
 def _cell(value: str | list | None) -> str:
-    """The text that a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
+    """The text that a table shows for a value: "not run" for missing records ([]), a dash for none planned (None)."""
     return "–" if value is None else value or NOT_RUN
 
 

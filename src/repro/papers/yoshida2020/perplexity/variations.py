@@ -1,7 +1,7 @@
 """Variations of the recurrence module that the paper names (Yoshida et al. 2020, sections 3.1 and 6, footnote 3).
 
-They are compared on disjoint windows of validation books. `small` uses the short window of `finetuning.SECOND`, where
-the module changes anything at all, with half the steps of the rows there.
+They are compared on disjoint windows of validation books. `small` uses the short window of `finetuning.SECOND`, because
+the module has an effect only there, with half as many steps as the other models in that window.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from repro.study import Artifact, register
 
 SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in pg19.SCALES.items()}
 SCALES["small"] |= finetuning.SECOND["small"] | {"sequence": None, "steps": 150}
-SCALES["smoke"] |= {"epochs": 0.1}  # only shows that every row runs, and there are many
+SCALES["smoke"] |= {"epochs": 0.1}  # only shows that all of the many rows run
 
 VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the first idea of section 6
     "as in the paper": {},
@@ -30,12 +30,13 @@ VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the fi
 
 NAMES = {0: "inserted at the first layer", 2: "inserted at the third layer", 3: "inserted at the fourth layer",
          -1: "inserted at the last layer"}
-PLACES = {"smoke": (-1,)}  # of these; elsewhere all
+PLACES = {"smoke": (-1,)}  # the places that are tried; at other scales all in NAMES
 LEFT_OUT = dict.fromkeys(("smoke", "small"), ("2 embeddings",))
 
 
 def variations(scale: str) -> dict[str, dict[str, Any]]:
-    """The change in each row: the module, on disjoint windows; then the training of models tested with overlap."""
+    """Name of each row -> the settings that it changes: in the module, on disjoint windows; then in the training of
+    models tested with overlap."""
     last = finetuning.PRETRAINING.plan(scale)[0].n_layer - 1
     rows = {name: change for name, change in VARIATIONS.items() if name not in LEFT_OUT.get(scale, ())}
     for place in PLACES.get(scale, NAMES):

@@ -9,7 +9,7 @@ SCALES = finetuning.SCALES | {"smoke": finetuning.SCALES["smoke"] | {"test_head"
 PAPER_OVERLAPS = (0, 5, 10, 30, 50)
 ROWS = {  # of Table 1, by scale
     "smoke": table_rows((0, 3, 5), (0, 3, 5), controls=(5,)),
-    # More seeds, and both readings of "the second layer".
+    # Both readings of "the second layer".
     "small": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS, controls=PAPER_OVERLAPS[1:], first=(0, 50)),
     "pretrained": table_rows((0, 50), (0, 50), controls=(50,), literal=(0,)),
     "medium": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS, controls=PAPER_OVERLAPS[1:]),
@@ -23,7 +23,7 @@ def most(scale: str) -> int:
 
 
 def grid(scale: str) -> list[dict]:
-    """Table 1, and as a control baselines that were trained on the overlapping windows they are tested on."""
+    """Table 1 and, as controls, baselines that were trained on the overlapping windows of the test."""
     return ROWS[scale]
 
 

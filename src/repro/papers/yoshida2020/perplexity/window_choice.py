@@ -1,7 +1,7 @@
-"""The window size at which overlap gains our baseline what it gains the paper's. Not in the paper.
+"""The window size at which overlap helps our baseline about as much as the paper's. Not in the paper.
 
-Measured on validation text, with the baseline that was fine-tuned on disjoint windows of 300 tokens, before any
-recurrent model is trained. The window chosen here becomes the second one of `finetuning`.
+It is measured on validation text, with the baseline that was fine-tuned on disjoint windows of 300 tokens, before any
+recurrent model is trained. The window chosen here becomes the second window of `finetuning`.
 """
 
 from pydantic import Field, model_validator
@@ -14,7 +14,7 @@ from repro.study.published import published
 
 
 class Config(RunConfig):
-    """The windows that are tried, each without overlap and with an overlap of a sixth."""
+    """The window sizes that are tried, each without overlap and with an overlap of a sixth."""
 
     windows: tuple[int, ...] = Field((48, 64, 96, 128), min_length=1)  # tokens
 

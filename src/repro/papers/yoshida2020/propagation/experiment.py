@@ -1,7 +1,7 @@
 """Measures what the recurrence module carries across a window boundary (Yoshida et al. 2020, section 5.3).
 
-At `pretrained` the two models are those of `recurrence-gemma` that were trained on the CPU: Gemma 3 270M without a
-module, and with the normalized one. How far back they reach is not measured there: it takes hours.
+At `pretrained` the two models are the ones of `recurrence-gemma` that were trained on the CPU: Gemma 3 270M without a
+module, and with the normalized module. How far back they reach is not measured there, because it takes hours.
 """
 
 from pydantic import Field, model_validator
@@ -31,13 +31,13 @@ class Config(RunConfig):
     contexts: int = Field(8000, ge=2)  # windows of the validation books that are continued
     topics: int = Field(20, ge=2)
     topic_books: int | None = Field(None, ge=1)  # training books that the topic model is fitted to; None: all
-    topic_piece: int = Field(1000, ge=1)  # words of the pieces of books that are its documents
-    topic_passes: int = Field(2, ge=1)  # over these documents
+    topic_piece: int = Field(1000, ge=1)  # words per piece of a book; pieces are the topic model's documents
+    topic_passes: int = Field(2, ge=1)  # passes over these documents
     windows_back: int = Field(5, ge=2)  # windows before the scored one, replaced one at a time
     reach_texts: int = Field(500, ge=0)  # texts in which windows are replaced, at least 2; 0: not measured
     reach_changes: int = Field(4, ge=1)  # tokens replaced in each of these texts, one at a time
-    reach_overlap: int = Field(150, ge=0)  # tokens, of the baseline that reads with overlap
-    examples: int = Field(12, ge=0)  # contexts whose continuations the record holds as texts
+    reach_overlap: int = Field(150, ge=0)  # tokens of overlap, for the baseline that reads with overlap
+    examples: int = Field(12, ge=0)  # contexts whose continuations the record stores as text
 
     @model_validator(mode="after")
     def _fits(self):
@@ -68,8 +68,8 @@ SCALES = {
 
 
 def trained(config, model: str) -> RunConfig:
-    """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2, or at
-    `pretrained` of `recurrence-gemma`, with normalized states."""
+    """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: the one of Table 2, or at
+    `pretrained` the one of `recurrence-gemma` with normalized states."""
     sets = {"window": config.window, "corpus": config.corpus}
     if config.scale == "pretrained":
         return gemma.tuned(model, config.seed, **sets)
@@ -106,10 +106,8 @@ def execute(config, context):
 
 
 def propagated(config, context, models, held_out, training, coder):
-    """Continuations of the same contexts by every writer, compared with their own and with other contexts.
-
-    Each is compared with its own context and with one from another book, the control.
-    """
+    """Every writer's continuations of the same contexts. Each is compared with its own context and, as a control, with
+    a context from another book."""
     import numpy as np
 
     from repro.evaluation.consistency import common_words, kept_genders, kept_names
@@ -176,8 +174,8 @@ def example(context, first, continuations, topics, common):
 def reached(config, context, models, held_out):
     """Mean absolute and mean change of loss, a row of texts for each distance.
 
-    First by windows back, with a whole window replaced; then by tokens back, with a single token replaced. In double
-    precision, so that small changes after several windows are not rounding errors.
+    First by windows back, with a whole window replaced; then by tokens back, with a single token replaced. Models
+    compute in double precision, so that small changes after several windows are not rounding errors.
     """
     from copy import deepcopy
 

@@ -30,7 +30,7 @@ def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
          over: Callable[[dict], Sequence[float]] | None = None) -> "Interval":
     """Mean over contexts, with its 95% interval over books, of what `value(documents)` gives for each context.
 
-    over: what to divide that mean by, another such mean; the ratio gets the interval.
+    over: gives the values of another such mean; the result is then the ratio of the two means and its interval.
     """
     books, *values = ([one for record in records for one in given(record.documents)] for given in (
         lambda documents: documents["contexts"]["book"], value, *([over] if over else [])))
@@ -38,7 +38,7 @@ def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
 
 
 def mean_over_books(books: Sequence[int], values: Sequence[float], over: Sequence[float] | None = None) -> "Interval":
-    """Mean of `values`, or its ratio to that of `over`, with a 95% interval over the books that they come from."""
+    """Mean of `values`, or its ratio to the mean of `over`, with a 95% interval over the books that they come from."""
     import numpy as np
 
     from repro.evaluation.bootstrap import bootstrap_ratio
@@ -49,7 +49,7 @@ def mean_over_books(books: Sequence[int], values: Sequence[float], over: Sequenc
 
 
 def rate(records: list[Record], writer: str, measure: str, against: str) -> "Interval | None":
-    """Share of the names or pronouns of a writer that fit a context; None when there were none."""
+    """Share of a writer's names or pronouns that fit a context; None if it wrote none."""
     import numpy as np
 
     from repro.evaluation.bootstrap import bootstrap_ratio
@@ -81,7 +81,7 @@ def _sign_test(records: list[Record]) -> "SignTest":
 
 
 def divergences(context: ArtifactContext) -> "pandas.DataFrame":
-    """The paper's numbers next to ours, one per row. The ratio is the same in any base, so compare that one."""
+    """The paper's numbers next to ours, one per row. Only the ratio is the same in any base of the logarithm."""
     import pandas
 
     table = published(TABLE).set_index("quantity")
@@ -163,9 +163,9 @@ def consistency(context: ArtifactContext) -> "pandas.DataFrame":
 def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
     """The share of the possible gain from long context that recurrence recovers, on generated books.
 
-    "possible": the nats between the best reader of one window and the best reader of the book. "by the module": what
-    the recurrent model saves relative to itself with the module masked out. "recovered": what it saves relative to the
-    better of that and the baseline. Both are in % of the possible.
+    "possible": the nats between the best reader of one window and the best reader of the book. "by the module": the
+    nats that the recurrent model saves relative to itself with the module masked out. "recovered": the nats that it
+    saves relative to the better of the masked model and the baseline. Both are in % of the possible nats.
     """
     import numpy as np
     import pandas
@@ -191,7 +191,8 @@ def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def reach(context: ArtifactContext) -> "pandas.DataFrame":
-    """Change of loss, in nats per token of the last window, when the window so many before it is another book's."""
+    """Change of loss, in nats per token of the last window, if an earlier window is replaced by another book's, by the
+    number of windows back."""
     import pandas
 
     records = {scale: context.records(scale) for scale in reversed(context.scales)}
@@ -211,7 +212,7 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
-    """Mean |change of loss|, in nats per token, of the tokens so many after a single one that is replaced."""
+    """Mean |change of loss|, in nats per token, by the number of tokens since a single token that is replaced."""
     import pandas
 
     rows = []
@@ -236,7 +237,7 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
                  ) -> "dict[str, list[Interval]]":
     """"baseline absolute", "recurrent signed", ... -> the mean for each place, with its interval over books.
 
-    by: "reach" for windows back, "distance" for tokens back. Records in which it was not measured are left out.
+    by: "reach" for windows back, "distance" for tokens back. Records without this measurement are left out.
     """
     records = [record for record in records if by in record.documents]
     books = [book for record in records for book in record.documents[by]["book"]]
@@ -246,8 +247,8 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
 
 
 def reach_by_reader(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
-    """The curves of `draw_reach`: name of the reader -> its mean |change of loss| at each distance; {} where it was
-    not measured."""
+    """The curves of `draw_reach`: name of the reader -> its mean |change of loss| at each distance; {} if it was not
+    measured."""
     curves = reach_curves(records, by, ["absolute"])
     return {name: curves[f"{reader} absolute"] for reader, name in READERS.items() if curves}
 
@@ -266,7 +267,7 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
     """The examples of a record as an HTML table: the end of each context, and the continuations side by side.
 
     Topic words of the context are bold, names that occur in it are in italics, gendered pronouns are underlined. A
-    legend and `caption` follow the table. id: of the artifact that it shows.
+    legend and `caption` follow the table. id: the id of the artifact that the table shows.
     """
     from repro.evaluation.consistency import GENDERS
 

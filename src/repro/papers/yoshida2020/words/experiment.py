@@ -49,16 +49,17 @@ SCALES = {"smoke": {"window": 30, "windows": 6}, "small": {}, "medium": {}, "pap
 
 
 def grid(scale: str) -> list[dict]:
-    """A page of a book and one of an article; one page at `smoke`, where both tables read the same books. For scales
-    with a second, shorter window, about the same amount of text again, with the module at the first block."""
+    """A page of a book and a page of an article; at `smoke`, where both tables read the same books, one page. Scales
+    with a second, shorter window have such pages again, of about the same length, with the module at the first
+    block."""
     pages = [{"corpus": one.scales[scale]["corpus"]} for one in (BOOKS, ARTICLES)]
     short = SECOND.get(scale, {}).get("window")
     return pages + [page | {"window": short, "windows": 600 // short, "insert_layer": 0} for page in pages if short]
 
 
 def trained(config, model: str) -> RunConfig:
-    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap on this text: that of Table 2 or 1, or for
-    the second window that of `recurrence-matched`."""
+    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap on this text: from Table 2 or 1, or for
+    the second window from `recurrence-matched`."""
     wanted = {"model": model, "overlap": 0, "window": config.window} | (
         {"insert_layer": config.insert_layer} if model == "recurrent" else {})
     if config.window == SECOND.get(config.scale, {}).get("window"):
@@ -113,8 +114,9 @@ def execute(config, context) -> Outcome:
 
 
 def kinds(config, source, parts: list[str], words) -> list[str]:
-    """The kinds of some words, (n, 2) positions in the joined `parts`: known for an embedded text, otherwise derived
-    from the training text. Words typical of the surrounding documents are topic words."""
+    """The kinds of some words, given as (n, 2) positions in the joined `parts`. The generator of an embedded text knows
+    them; otherwise they are derived from the training text, and words typical of the page's documents are topic
+    words."""
     from repro.evaluation.consistency import common_words
     from repro.evaluation.topics import keywords
     from repro.evaluation.words import kind_of

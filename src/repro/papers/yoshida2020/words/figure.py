@@ -1,4 +1,4 @@
-"""The figure of what recurrence saves by word: numbers from records, words from the corpus."""
+"""The figure of the loss that recurrence saves on each word: numbers from records, words from the corpus."""
 
 from statistics import fmean
 
@@ -56,7 +56,7 @@ def page_of(title: str, records: list[Record]):
 
 
 def text_of(record: Record) -> str | None:
-    """The page that a record scored, from its corpus or the excerpts of the package; None if neither has it."""
+    """The page that a record scored, from its corpus or from the package's excerpts; None if neither has it."""
     from repro.data import corpus
 
     source, wanted = corpus(record.data["name"]), record.notes["sha256"]
@@ -69,7 +69,7 @@ def text_of(record: Record) -> str | None:
 
 
 def words_in(text: str | None, page: dict[str, list[int]]) -> tuple[list[str], list[bool]]:
-    """The words of a page, and whether each begins a paragraph; without `text`, which starts at the first word,
+    """The words of a page, and whether each begins a paragraph. `text` starts at the first word; without it, words are
     dots."""
     first = page["start"][0]
     places = [(start - first, stop - first) for start, stop in zip(page["start"], page["stop"], strict=True)]
