@@ -161,8 +161,8 @@ def reader_from(base: nn.Module, words: Any, model: str, max_positions: int, win
                 first_piece: bool = False, piece: int | None = None) -> Reader:
     """A reader with a pretrained encoder from `load_encoder`, whose embeddings are resized if the task adds tokens.
 
-    model: one of `MODELS`. "short" reads pieces that fit the base's positions, with full attention; the others read up
-    to `max_positions` tokens with this window. The embeddings of added tokens are drawn at random.
+    model: "short" reads pieces that fit the base's positions, with full attention; any other reads up to
+    `max_positions` tokens with this window. The embeddings of added tokens are drawn at random.
     """
     if words.added:
         base.resize_token_embeddings(words.coder.vocab_size + len(words.added), mean_resizing=False)

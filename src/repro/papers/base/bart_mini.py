@@ -56,8 +56,8 @@ SCALES = {
     "small": {**REAL, "starts": "roberta-mini", "vocab_size": 8_192, "n_layer": 4, "n_embd": 256, "n_positions": 256,
               "sequence": 254, "batch_size": 8, "tokens": 6_000_000, "learning_rate": 2e-3, "warmup_steps": 200,
               "weight_decay": 0.1, "validate_every": 1_000_000, "precision": "bf16", "weights": "bf16"},
-    # At most two core hours. With sequences of 254 tokens alone and AdamW, the decoder did not read the damaged text
-    # after a million tokens; with Muon and sequences of 32 it did after 80,000. Positions past `sequence` stay MiniLM's.
+    # At most two core hours. With AdamW and sequences of 254 tokens alone, the decoder did not read the damaged text
+    # after 900,000 tokens; with Muon and sequences of 32 it did after 80,000. Later positions stay as MiniLM has them.
     "pretrained": {"corpus": "books-and-wikipedia", "tokeniser": "encoder", "starts": "roberta-mini",
                    "vocab_size": 30_522, "n_layer": 6, "n_embd": 384, "n_head": 12, "n_positions": 512,
                    "sequence": 256, "growing": ((32, 0.3),), "batch_size": 8, "tokens": 3_000_000,

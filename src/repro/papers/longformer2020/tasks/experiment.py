@@ -1,11 +1,12 @@
-"""Longformer's tasks (Beltagy et al. 2020, section 6 and Table 7): a short model, Longformer, and a cut as control.
+"""Longformer's tasks (Beltagy et al. 2020, section 6 and Table 7): a short model, Longformer, and two controls.
 
-All three start from the same pretrained encoder, RoBERTa or at `pretrained` MiniLM, and have the same head, training
+All start from the same pretrained encoder, RoBERTa or at `pretrained` MiniLM, and have the same head, training
 examples, order, steps and seeds. "short" is the paper's RoBERTa: it reads a context in pieces of as many tokens as it
 has positions, and the states of all pieces are joined. "longformer" reads it whole, with global tokens that the task
-chooses. "longformer-cut" is the same model on the beginning of the context only. At `paper` these two start from the
-Longformer that more masked-token training made of the encoder (`roberta-to-longformer`), and `source` may be
-roberta-large.
+chooses. "longformer-cut" is the same model on the first `cut` tokens of the context. "longformer-short" is the same
+model on the tokens that "short" reads; it is for tasks in which "short" reads the first piece alone. At `paper` these
+three start from the Longformer that more masked-token training made of the encoder (`roberta-to-longformer`), and
+`source` may be roberta-large.
 """
 
 from typing import Annotated, Literal
@@ -22,6 +23,7 @@ from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 PAPER = "longformer2020"
+*_, AS_SHORT = MODELS
 TASKS = {one.name: one for one in (TRIVIAQA, HOTPOTQA, COREFERENCE, IMDB, HYPERPARTISAN)}
 
 
@@ -29,7 +31,7 @@ class Config(RunConfig):
     """A task, a model, how it reads, and its training."""
 
     task: Literal["triviaqa", "hotpotqa", "coreference", "imdb", "hyperpartisan"]
-    model: Literal["short", "longformer", "longformer-cut"]
+    model: Literal[*MODELS]
     max_positions: int = Field(4096, ge=2)  # tokens of a text that are read, with the prefix and the separator
     window: int = Field(256, ge=2)  # keys on both sides of a token together
     cut: int = Field(128, ge=1)  # tokens of the context that "longformer-cut" reads
@@ -57,6 +59,9 @@ class Config(RunConfig):
         frame.check_source(self)
         if self.window % 2:
             raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
+        if self.model == AS_SHORT and not TASKS[self.task].first_piece:
+            raise ValueError(f"model is {self.model}, but on {self.task} the short model reads every piece of a text; "
+                             "use longformer")
         if self.max_positions < (known := base_of(self).n_positions):
             raise ValueError(f"max_positions is {self.max_positions}, but the base already has {known}; give at least "
                              "that many")
@@ -77,9 +82,9 @@ def estimate(config) -> Estimate:
 
 
 def grid(scale: str) -> list[dict]:
-    """The three models on every task of this scale, with the task's settings."""
+    """The models on every task of this scale, with the task's settings."""
     return [{"task": task.name, "model": model, **task.scales[scale]} for task in TASKS.values()
-            if scale in task.scales for model in MODELS]
+            if scale in task.scales for model in MODELS if task.first_piece or model != AS_SHORT]
 
 
 SCALES = tuple(scale for scale in frame.RATE if any(scale in task.scales for task in TASKS.values()))
@@ -87,5 +92,5 @@ EXPERIMENT = Experiment(
     name="longformer-tasks", paper=PAPER, config=Config, scales=dict.fromkeys(SCALES, {}), grid=grid, execute=execute,
     estimate=estimate, needs=needs,
     reads=lambda config: PRETRAINING.reads(base_of(config)), selects=("task", "model"),
-    summary="Longformer's tasks: the short encoder in pieces, Longformer, and a cut text.")
+    summary="Longformer's tasks: the short encoder in pieces, Longformer, and cut texts.")
 register(EXPERIMENT)

@@ -170,18 +170,23 @@ def longformer_of(folder: Any, window: int) -> "nn.Module":
 
 def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[Example]:
     """The examples of these rows: contexts are cut at the positions of the Longformer, for every model, unless it reads
-    on in pieces, and at `cut` tokens for the control. Raises ReproError if what stands before a context fills what the
-    model reads at once."""
+    on in pieces; for the controls at `cut` tokens, or where the first piece of the short model ends. Raises ReproError
+    if what stands before a context fills what the model reads at once."""
     found = [task.example(row, words) for row in rows]
     check_room(config, task, found)
     if task.cuts:
         found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
-    return [one.cut(config.cut) for one in found] if config.model == "longformer-cut" else found
+    if config.model == "longformer-cut":
+        return [one.cut(config.cut) for one in found]
+    if config.model == "longformer-short":
+        piece = piece_of(config, task)
+        return [one.cut(piece - len(one.prefix) - 1) for one in found]
+    return found
 
 
 def piece_of(config: Any, task: Task) -> int:
     """Tokens that a model reads at once."""
-    if config.model != "short":
+    if config.model not in ("short", "longformer-short"):
         return config.max_positions
     known = base_of(config).n_positions
     return min(task.piece or known, known)
@@ -325,7 +330,8 @@ def estimate(config: Any, task: Task, positions: int, held_out: int = 0) -> Esti
     n_train, n_read, length = KNOWN.get(config.corpus, (1_000, 300, 1_000))
     n_train = config.n_train or n_train
     d, layers, piece = base.n_embd, base.n_layer, base.n_positions
-    most = piece if config.model == "short" and task.first_piece else config.max_positions
+    short = config.model in ("short", "longformer-short")
+    most = piece if short and task.first_piece else config.max_positions
     if config.model == "longformer-cut":
         most = config.cut
     read = min(most, length)
