@@ -59,9 +59,6 @@ class Config(RunConfig):
         frame.check_source(self)
         if self.window % 2:
             raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
-        if self.model == AS_SHORT and not TASKS[self.task].first_piece:
-            raise ValueError(f"model is {self.model}, but on {self.task} the short model reads every piece of a text; "
-                             "use longformer")
         if self.max_positions < (known := base_of(self).n_positions):
             raise ValueError(f"max_positions is {self.max_positions}, but the base already has {known}; give at least "
                              "that many")
