@@ -94,8 +94,8 @@ ARTIFACT = Artifact(id="counted-words-table", paper="this book", title="Words of
 CLAIM = Claim(id="counted-words-context", paper="this book", source="Reading guide", experiment=EXPERIMENT.name,
               about=(ARTIFACT.id,), measure=measure, direction="lower", relative=True, unit="book", same_weights=True,
               unit_shown="in perplexity",
-              sentence="The longest context guesses better than the next shorter one.",
-              short="The longest context guesses better than the next.", means_at=("smoke",),
+              sentence="The longest context predicts better than the next shorter one.",
+              short="The longest context predicts better than the next.", means_at=("smoke",),
               why_no_paper_effect="no paper says so", why_no_control="the shorter context is the control",
               why_no_assay="a word more is what is asked about")
 register(EXPERIMENT, ARTIFACT, CLAIM)

@@ -68,7 +68,7 @@ class ColouredText:
 
     >>> page = Page("A page", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])
     >>> draw_words([page]).alt
-    'Text whose words are coloured by the nats that recurrence saves on each (A page: 2 words, +1.3 nats).'
+    'Text whose words are colored by the nats that recurrence saves on each (A page: 2 words, +1.3 nats).'
     """
 
     inside: str
@@ -100,7 +100,7 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
     words and for an unknown kind.
 
     >>> draw_words([Page("live", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])]).alt
-    'Text whose words are coloured by the nats that recurrence saves on each (live: 2 words, +1.3 nats).'
+    'Text whose words are colored by the nats that recurrence saves on each (live: 2 words, +1.3 nats).'
     """
     pages = list(pages)
     for one in pages:
@@ -112,7 +112,7 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
                                  "drawn.")
     parts = [_page(one, STEPS, _sums(one.words)) for one in pages]
     described = "; ".join(f"{one.title}: {len(one.words)} words, {_total(one.words)} nats" for one in pages)
-    alt = f"Text whose words are coloured by the nats that recurrence saves on each ({described or 'not run'})."
+    alt = f"Text whose words are colored by the nats that recurrence saves on each ({described or 'not run'})."
     kinds = ", ".join(f'<span class="{kind}">{NAMES[kind]}</span>' for kind in LINES)
     better, worse, least = _shades(STEPS)
     legend = (f"<p>Nats by which the recurrent model is the better one: {better}, the baseline: {worse}, neither: "
@@ -148,7 +148,7 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
         f"{one.title}: {line}" for one, line in zip(pages, described, strict=True))
     worse, better, least = _shades(MOVES)
     legend = (f'<p>Nats by which the loss of a word rises when <span class="{REPLACED}">this one</span> is replaced: '
-              f"{worse}; by which it falls: {better}; uncoloured: {least}. {CUT}A window begins.</p>")
+              f"{worse}; by which it falls: {better}; uncolored: {least}. {CUT}A window begins.</p>")
     return ColouredText(f"<style>.words .{REPLACED}{{outline:2px solid;font-weight:700}}</style>{legend}"
                         f"{_first_open(pages, parts)}", alt, _rows(pages, "rise of the loss (nats)"))
 

@@ -284,7 +284,7 @@ RATE = 1.5e11  # FLOP/s in training at `pretrained`, on a CPU in bf16
 NAME = "bart-mini"
 EXPERIMENT = Experiment(
     name="pretrain-bart-mini", paper="longformer2020",
-    summary="Pretrain the base model of LED, which restores damaged text (smoke: embedded text).",
+    summary="Pretrain the base model of LED, which restores damaged text (smoke: generated text).",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
     needs=base_runs)
 register(EXPERIMENT)

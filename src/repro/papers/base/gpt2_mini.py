@@ -108,7 +108,7 @@ def training_flops(config, window: int) -> float:
 NAME = "gpt2-mini"
 EXPERIMENT = Experiment(
     name="pretrain-gpt2-mini", paper="yoshida2020",
-    summary="Pretrain the base model: on books and Wikipedia, at smoke on embedded text.",
+    summary="Pretrain the base model: on books and Wikipedia, at smoke on generated text.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

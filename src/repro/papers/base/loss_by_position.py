@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
             "medium": {"corpus": "pg19-subset"}, "paper": {"corpus": "pg19"}})
 register(EXPERIMENT, Artifact(
     id="base-loss-by-position", paper="yoshida2020", title="Loss of the base model by position in the window",
-    chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper; asked here",
+    chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper",
     kind="figure", build=draw,
     look_for="Where the curve still falls, the model gains from tokens that far back; where it is flat, a memory of "
              "them could not help it."))

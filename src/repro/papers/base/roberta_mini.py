@@ -253,7 +253,7 @@ def masked_training_flops(config, window: int) -> float:
 NAME = "roberta-mini"
 EXPERIMENT = Experiment(
     name="pretrain-roberta-mini", paper="longformer2020",
-    summary="Pretrain the encoders' base model on books and Wikipedia (smoke: embedded text).",
+    summary="Pretrain the encoders' base model on books and Wikipedia (smoke: generated text).",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
     needs=lambda config: [before] if (before := earlier(config)) else [],
     grid=lambda scale: [{}, *[SECOND, SHORT | ANEW, FIRST | ANEW] * (scale == "small")])

@@ -191,6 +191,6 @@ TABLE = Artifact(id="liu2018-memory", **OF, source="sections 4.2.3 and 4.2.4", b
                  title="Weights, operations and longest input that fits, for models with the paper's layers")
 FIGURE = Artifact(id="liu2018-memory-growth", **OF, source="section 5.3", build=figure, kind="figure",
                   title="Memory of a training step by length of the input",
-                  look_for="Both axes are logarithmic. A line that climbs twice as steeply means that memory grows "
-                           "with the square of the input; the flatter a line, the longer an input fits.")
+                  look_for="Both axes are logarithmic. Memory that grows in proportion to the input is a line of slope "
+                           "1; with its square, of slope 2. The flatter a line, the longer an input fits.")
 register(EXPERIMENT, TABLE, FIGURE)

@@ -67,5 +67,5 @@ CLAIMS = (*(Claim(
     id="yoshida2020-questions-nats", **SHARED, source=ADDED, measure=gain("answer_nats", -1), direction="lower",
     unit_shown="nats per question", assay=Assay(APART, _baseline, room("answer_nats", -1)),
     why_no_paper_effect="the paper prints only F1 and exact match",
-    sentence="RoBERTa with recurrence has a lower loss of right answers about long texts than without it.",
+    sentence="RoBERTa with recurrence assigns right answers about long texts a lower loss than without it.",
     short="Recurrence lowers the loss of right answers on long texts."))

@@ -22,7 +22,7 @@ CLAIMS = (
           where=lambda config: config.recompute == "window", measure=growth, direction="lower", null=ALLOWED,
           margin=True, unit="exact", paper_effect=lambda: 1.0, unit_shown="times 2k"),
     Claim(id="yoshida2020-memory-forward", paper=PAPER, source=SOURCE, experiment=EXPERIMENT.name,
-          about=("yoshida2020-memory",), sentence="Recomputing each window costs one forward pass more.",
+          about=("yoshida2020-memory",), sentence="Recomputing each window costs one more forward pass.",
           where=lambda config: config.recompute == "window", direction="lower", null=2 + SLACK, margin=True,
           unit="exact", measure=lambda records: Measured([[records[0].metrics["forward_passes"]]]),
           paper_effect=lambda: 2.0, unit_shown="forward passes"),

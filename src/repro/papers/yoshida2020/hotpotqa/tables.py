@@ -43,7 +43,7 @@ def questions(context: ArtifactContext) -> "pandas.DataFrame":
 
     "nats": the loss of the right answer; for a guess, all tokens of a text are equally likely. "masked": the same
     reader with its module off; "other": with the states of another question; "swapped": each text with another text's
-    question. "together less apart": the gain from having both supporting paragraphs in one window. "recovered": the
+    question. "together minus apart": the gain from having both supporting paragraphs in one window. "recovered": the
     share of the possible gain from reading all windows together, if it is known.
     """
     import pandas
@@ -63,7 +63,7 @@ def questions(context: ArtifactContext) -> "pandas.DataFrame":
         rows.append([f"this study, {scale}", "a guess", "–", context.plan(scale)[0].corpus, "–", "–",
                      _mean(guesses, "guess_answer_nats", 3) if guesses else NOT_RUN, *["–"] * 6])
     return pandas.DataFrame(rows, columns=["source", "model", "module", "questions", "F1", "exact match", "nats",
-                                           "F1: masked", "F1: other", "F1: swapped", "F1: together less apart",
+                                           "F1: masked", "F1: other", "F1: swapped", "F1: together minus apart",
                                            "recovered", "seeds"])
 
 

@@ -123,7 +123,7 @@ EXPERIMENT = Experiment(
     estimate=lambda config: estimate_evaluation(config, SCORED[config.scale]), needs=lambda config: [trained(config)],
     reads=others)
 
-CHAPTER, SOURCE = "07_pg19", "not in the paper; asked here"
+CHAPTER, SOURCE = "07_pg19", "not in the paper"
 register(
     EXPERIMENT,
     Artifact(id="memories-pg19", paper="yoshida2020", title="Memories side by side", chapter=CHAPTER,

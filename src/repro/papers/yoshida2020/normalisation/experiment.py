@@ -119,5 +119,5 @@ EXPERIMENT = Experiment(
     execute=execute, estimate=estimate)
 register(EXPERIMENT, Artifact(
     id="text-normalisation", paper="yoshida2020", title="Texts with typographic quotes, dashes and ellipses",
-    chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper; asked here",
+    chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper",
     build=table))
