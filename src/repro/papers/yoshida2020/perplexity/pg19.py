@@ -81,4 +81,5 @@ register(
              title="Change of validation perplexity against extra FLOPs per token", kind="figure", build=cost_figure,
              look_for="A step of overlap moves right and down: it costs more and helps. Recurrence costs little or "
                       "nothing in this count, so it is worth having where its mark and interval lie below zero. Each "
-                      "panel compares with the baseline on disjoint windows of T tokens; points on the band are unbeaten."))
+                      "panel compares with the baseline on disjoint windows of T tokens; points on the band are "
+                      "unbeaten."))
