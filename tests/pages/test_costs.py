@@ -31,7 +31,7 @@ def test_hours_are_of_all_cores_and_the_first_row_is_of_all_records(stored, toy)
     assert list(told["hours"]) == ["3.5", "3.0", "0.50"]
     assert list(told["runs"]) == ["2", "1", "1"] and list(told["resumed"]) == ["1", "1", "0"]
     assert list(told["most memory, GB"]) == ["2.0", "2.0", "1.0"]
-    assert list(told["at"]) == ["–", "small", "small"]
+    assert list(told["scale"]) == ["–", "small", "small"]
 
 
 def test_a_gpu_counts_once_whatever_threads_feed_it(stored, toy):
@@ -43,4 +43,4 @@ def test_a_gpu_counts_once_whatever_threads_feed_it(stored, toy):
 
 def test_without_records_there_is_one_row_of_nothing(tmp_path):
     told, = costs(tmp_path).to_dict("records")
-    assert (told["of"], told["runs"], told["hours"], told["most memory, GB"]) == ("all", "0", "0.00", "0.0")
+    assert (told["paper"], told["runs"], told["hours"], told["most memory, GB"]) == ("all", "0", "0.00", "0.0")

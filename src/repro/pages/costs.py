@@ -34,7 +34,7 @@ def costs(results: Path | str | None = None) -> "pandas.DataFrame":
     results: the folder of the records.
 
     >>> list(costs(folder).columns)
-    ['of', 'experiment', 'at', 'runs', 'hours', 'most memory, GB', 'resumed']
+    ['paper', 'experiment', 'scale', 'runs', 'hours', 'most memory, GB', 'resumed']
     """
     import pandas
 
@@ -42,9 +42,9 @@ def costs(results: Path | str | None = None) -> "pandas.DataFrame":
              if (records := Store.for_scale(scale, results).find(one.name, scale))}
     ordered = sorted(found.items(), key=lambda item: -sum(map(hours, item[1])))
     everything = [record for records in found.values() for record in records]
-    rows = [{"of": cited(paper), "experiment": name, "at": scale} | _told(records)
+    rows = [{"paper": cited(paper), "experiment": name, "scale": scale} | _told(records)
             for (paper, name, scale), records in ordered]
-    return pandas.DataFrame([{"of": "all", "experiment": "–", "at": "–"} | _told(everything), *rows])
+    return pandas.DataFrame([{"paper": "all", "experiment": "–", "scale": "–"} | _told(everything), *rows])
 
 
 def _told(records: list[Record]) -> dict[str, str]:
