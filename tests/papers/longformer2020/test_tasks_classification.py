@@ -154,9 +154,15 @@ def test_only_tasks_with_one_piece_have_that_control():
         "imdb", "hyperpartisan"}
     with pytest.raises(ReproError, match="unknown model 'longformer-short'"):
         EXPERIMENT.plan("pretrained", {"task": "coreference", "model": "longformer-short"})
+    plan = {(config.task, config.model): config for config in EXPERIMENT.plan("pretrained")}
+    given = plan["coreference", "longformer"].model_dump() | {"model": "longformer-short"}
+    with pytest.raises(ValueError, match="on coreference the short model reads every piece of a text"):
+        tasks.Config(**given)
+    flops = {model: EXPERIMENT.estimate(plan["hyperpartisan", model]).flops for model in tables.MODELS}
+    assert flops["longformer-cut"] < flops["longformer-short"] < flops["longformer"]
 
 
-def test_a_gain_is_held_against_a_longformer_that_reads_as_little():
+def test_a_gain_is_compared_with_that_of_a_longformer_that_reads_as_little():
     """Accuracies of 80, 60 and 40: a gain of 40 points, of which the control has 20."""
     right = {"longformer": [1, 1, 1, 1, 0], "longformer-short": [1, 1, 1, 0, 0], "short": [1, 1, 0, 0, 0]}
     records = [scored("imdb", model, seed, [1] * 5, guessed) for seed in range(3) for model, guessed in right.items()]
@@ -172,7 +178,7 @@ def test_a_gain_is_held_against_a_longformer_that_reads_as_little():
 def test_the_table_and_the_claim_show_them(study):
     table = artifact("longformer2020-table7").render("smoke", (), study.folder).table
     row, = (row for _, row in table.iterrows() if row["source"] == "this study, smoke: tiny-reviews")
-    for name, record in zip(("short", "Longformer", "Longformer, text cut", "Longformer, cut as short"), study.found,
+    for name, record in zip(("short", "Longformer", "Longformer, text cut", "Longformer, cut like short"), study.found,
                             strict=True):
         assert row[name].startswith(f"{record.metrics['test_accuracy']:.1f} [")
     assert row["best possible"] == f"{study.found[0].metrics['best']:.1f}" and row["seeds"] == "1"
@@ -186,6 +192,24 @@ def test_the_table_and_the_claim_show_them(study):
     assert verdict.control == pytest.approx(as_short - short)
     assert tables.loss_from_cut(study.found) == pytest.approx(max(0, long - cut))
     assert claim("longformer2020-hyperpartisan-above-short").expected() == pytest.approx(7.4)
+
+
+def test_gains_need_the_same_texts_in_the_same_order():
+    ours, theirs = (scored("imdb", model, 1, [1, 0], [1, 1]) for model in ("longformer", "short"))
+    for one, ids in ((ours, ["a", "b"]), (theirs, ["b", "a"])):
+        one.documents["test"]["id"], one.id = ids, "".join(ids)
+    with pytest.raises(ReproError, match="records ab, ba scored other texts"):
+        tables.same_texts(IMDB, [ours], [theirs])
+    theirs.documents["test"]["id"] = ["a", "b"]
+    assert tables.same_texts(IMDB, [ours], [theirs]) == [[ours], [theirs]]
+    assert tables.same_texts(IMDB, [ours], []) == [[], []]
+
+
+def test_what_the_beginning_alone_loses_is_measured_at_common_seeds():
+    right = {("longformer", 0): [1, 1], ("longformer", 1): [1, 0], ("longformer-cut", 1): [0, 0]}
+    records = [scored("imdb", model, seed, [1, 1], guessed) for (model, seed), guessed in right.items()]
+    assert tables.loss_from_cut(records) == pytest.approx(50)
+    assert tables.loss_from_cut(records[:1]) is None
 
 
 def test_five_folds_test_every_article_once_whatever_their_order():

@@ -56,8 +56,9 @@ SCALES = {
     "small": {**REAL, "starts": "roberta-mini", "vocab_size": 8_192, "n_layer": 4, "n_embd": 256, "n_positions": 256,
               "sequence": 254, "batch_size": 8, "tokens": 6_000_000, "learning_rate": 2e-3, "warmup_steps": 200,
               "weight_decay": 0.1, "validate_every": 1_000_000, "precision": "bf16", "weights": "bf16"},
-    # At most two core hours. With AdamW and sequences of 254 tokens alone, the decoder did not read the damaged text
-    # after 900,000 tokens; with Muon and sequences of 32 it did after 80,000. Later positions stay as MiniLM has them.
+    # At most two core hours. With AdamW, rates of 5e-4 and 1e-3 and sequences of 254 or 32 tokens, the decoder did not
+    # read the damaged text after 900,000 or 160,000 tokens; with Muon, a rate of 2e-3 and sequences of 32 it did after
+    # 80,000 (trials without records). Later positions stay as MiniLM has them.
     "pretrained": {"corpus": "books-and-wikipedia", "tokeniser": "encoder", "starts": "roberta-mini",
                    "vocab_size": 30_522, "n_layer": 6, "n_embd": 384, "n_head": 12, "n_positions": 512,
                    "sequence": 256, "growing": ((32, 0.3),), "batch_size": 8, "tokens": 3_000_000,
@@ -278,7 +279,7 @@ def estimate(config):
     return replace(found, seconds=found.flops / RATE) if config.scale == "pretrained" else found
 
 
-RATE = 1.5e11  # FLOP/s in training at `pretrained`, on a CPU in bf16
+RATE = 1e11  # FLOP/s in training at `pretrained`, on a CPU in bf16
 
 
 NAME = "bart-mini"

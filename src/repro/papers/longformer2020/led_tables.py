@@ -207,5 +207,6 @@ EXAMPLE = Artifact(
 STARTS = Artifact(
     id="longformer2020-led-bases", **OF, source="section 7", build=bases,
     title="Which base writes better: ROUGE in % against the first sentences",
-    look_for="Compare differences of the same number of tokens read: the base with the larger one is the better.")
+    look_for="Compare differences of the same number of tokens read: the base with the larger one is the better. Rows "
+             "may have different seeds.")
 register(TABLE_11, FIGURE_3, EXAMPLE, STARTS)

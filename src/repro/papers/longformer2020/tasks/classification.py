@@ -69,7 +69,8 @@ class Classification(Task):
     def values(self, records: Sequence[Any], chosen: np.ndarray | None = None) -> np.ndarray:
         """(seeds, documents) in %, whose mean is the accuracy, or the F1, of the documents of all seeds together.
 
-        chosen (seeds, documents): True for the documents that count, 0 or 1 or bool; None: all of them.
+        chosen (seeds, documents): True for the documents that count; None: all of them. The mean is 0 if there is
+        nothing to count.
         """
         from repro.evaluation.bootstrap import linearised
 
@@ -77,8 +78,10 @@ class Classification(Task):
                             for name in ("label", "prediction"))
         right, counted = ((label == predicted, np.ones_like(label)) if self.metric == "accuracy" else
                           (2 * (label & predicted), label + predicted))
-        taken = np.ones_like(label) if chosen is None else chosen
-        return 100 * linearised((right * taken).ravel(), (counted * taken).ravel()).reshape(label.shape)
+        right, counted = (one * (1 if chosen is None else chosen) for one in (right, counted))
+        if not counted.any():  # as in `repro.evaluation.classification.score`
+            return np.zeros(label.shape)
+        return 100 * linearised(right.ravel(), counted.ravel()).reshape(label.shape)
 
     def known(self, config: Any, rows: dict[str, list]) -> dict[str, float]:
         """For generated texts, the best possible accuracy with the whole text, and with its beginning."""

@@ -18,12 +18,11 @@ from repro.papers.longformer2020.tasks.classification import HYPERPARTISAN, IMDB
 from repro.papers.longformer2020.tasks.coreference import COREFERENCE
 from repro.papers.longformer2020.tasks.frame import PRETRAINING, SOURCES, base_of, needs
 from repro.papers.longformer2020.tasks.hotpotqa import HOTPOTQA
-from repro.papers.longformer2020.tasks.reader import MODELS
+from repro.papers.longformer2020.tasks.reader import AS_SHORT, MODELS
 from repro.papers.longformer2020.tasks.triviaqa import TRIVIAQA
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 PAPER = "longformer2020"
-*_, AS_SHORT = MODELS
 TASKS = {one.name: one for one in (TRIVIAQA, HOTPOTQA, COREFERENCE, IMDB, HYPERPARTISAN)}
 
 
@@ -59,6 +58,9 @@ class Config(RunConfig):
         frame.check_source(self)
         if self.window % 2:
             raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
+        if self.model == AS_SHORT and not TASKS[self.task].first_piece:
+            raise ValueError(f"model is {self.model}, but on {self.task} the short model reads every piece of a text; "
+                             "use longformer")
         if self.max_positions < (known := base_of(self).n_positions):
             raise ValueError(f"max_positions is {self.max_positions}, but the base already has {known}; give at least "
                              "that many")

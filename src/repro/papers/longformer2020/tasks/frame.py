@@ -11,7 +11,7 @@ from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import base_of
-from repro.papers.longformer2020.tasks.reader import Example, Words
+from repro.papers.longformer2020.tasks.reader import AS_SHORT, CUT, SHORT, Example, Words
 from repro.study import Estimate, Outcome, RunConfig
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def start_of(config: Any) -> RunConfig:
     """The run that leaves the model that is fine-tuned. At `paper` a Longformer has read long texts before, as the
     paper's has (section 5); elsewhere it is converted from the encoder, and learns to read long texts from the task."""
     base = base_of(config)
-    if config.scale != "paper" or config.model == "short":
+    if config.scale != "paper" or config.model == SHORT:
         return base
     return next(one for one in conversion.EXPERIMENT.plan(config.scale)
                 if one.configuration == "long" and one.source == base.source)
@@ -176,9 +176,9 @@ def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[
     check_room(config, task, found)
     if task.cuts:
         found = [one.cut(config.max_positions - len(one.prefix) - 1) for one in found]
-    if config.model == "longformer-cut":
+    if config.model == CUT:
         return [one.cut(config.cut) for one in found]
-    if config.model == "longformer-short":
+    if config.model == AS_SHORT:
         piece = piece_of(config, task)
         return [one.cut(piece - len(one.prefix) - 1) for one in found]
     return found
@@ -186,7 +186,7 @@ def encoded(config: Any, task: Task, rows: Iterable[Any], words: Words) -> list[
 
 def piece_of(config: Any, task: Task) -> int:
     """Tokens that a model reads at once."""
-    if config.model not in ("short", "longformer-short"):
+    if config.model not in (SHORT, AS_SHORT):
         return config.max_positions
     known = base_of(config).n_positions
     return min(task.piece or known, known)
@@ -330,12 +330,12 @@ def estimate(config: Any, task: Task, positions: int, held_out: int = 0) -> Esti
     n_train, n_read, length = KNOWN.get(config.corpus, (1_000, 300, 1_000))
     n_train = config.n_train or n_train
     d, layers, piece = base.n_embd, base.n_layer, base.n_positions
-    short = config.model in ("short", "longformer-short")
+    short = config.model in (SHORT, AS_SHORT)
     most = piece if short and task.first_piece else config.max_positions
-    if config.model == "longformer-cut":
+    if config.model == CUT:
         most = config.cut
     read = min(most, length)
-    seen = min(piece if config.model == "short" else config.window, read)
+    seen = min(piece if config.model == SHORT else config.window, read)
     forward = read * layers * (24 * d**2 + 4 * seen * d)
     flops = forward * (3 * config.epochs * n_train + n_read + config.epochs * held_out)
     n = PRETRAINING.estimate(base).parameters + (positions - piece) * d + 3 * layers * (d**2 + d)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-MODELS = ("short", "longformer", "longformer-cut", "longformer-short")
+MODELS = SHORT, LONG, CUT, AS_SHORT = "short", "longformer", "longformer-cut", "longformer-short"
 
 
 @dataclass(frozen=True)
