@@ -46,9 +46,12 @@ def table_7(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def by_length(context: ArtifactContext) -> "pandas.DataFrame":
-    """Scores in %, with 95% intervals, on all texts, on those that both models read whole, and on those that the short
-    model cuts off; the gain of Longformer, and its part that comes from reading more, over a Longformer that reads no
-    more than the short model. Gains are paired by seed. Lengths are those of Table 6."""
+    """Scores in %, with 95% intervals, on all texts, on those that the short model reads whole, and on those that it
+    cuts off.
+
+    "gain": of Longformer over the short model. "from reading more": over a Longformer that reads no more than the short
+    model. Both are paired by seed. Lengths are those of Table 6.
+    """
     import pandas
 
     rows = []
