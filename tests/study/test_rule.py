@@ -478,7 +478,7 @@ def test_the_page_tells_the_rule_in_the_order_of_the_code():
     assert re.findall(r"\| ([a-z ,]+) \| [^-]", table) == ["verdict", "not run", *STEPS]
     assert list(STEPS) == [rule.OPEN, rule.REPRODUCED, rule.SMALLER, rule.NOT_REPRODUCED, rule.NOT_TESTABLE,
                            rule.INCONCLUSIVE]
-    for words in (f"{rule.DETECTABLE} standard errors", f"one error of {100 * rule.ERROR:.0f}%", "at least 93.7%",
+    for words in (f"{rule.DETECTABLE} standard errors", f"one error rate of {100 * rule.ERROR:.0f}%", "at least 93.7%",
                   f"{rule.MACHINERY} : The verdict on every claim at `smoke`",
                   *(f"*{reason}*" for reason in (rule.CONTROL_TOO, rule.NO_ROOM, rule.TOO_NOISY))):
         assert words in page

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from repro.papers.longformer2020.tasks.frame import Task
 
+AS_SHORT_SHOWN = "Longformer, cut like short"
 PRINTED = {row["dataset"]: row for row in printed_rows("longformer2020_table7_finetuning_base")}
 
 
@@ -41,7 +42,7 @@ def table_7(context: ArtifactContext) -> "pandas.DataFrame":
                 rows.append([name, row["metric"], f"this study, {scale}: {task.scales[scale]['corpus']}",
                              *_ours(context, task, scale)])
     return pandas.DataFrame(rows, columns=["task", "metric", "source", "short", "Longformer", "gain",
-                                           "Longformer, cut like short", "Longformer, text cut", "best possible",
+                                           AS_SHORT_SHOWN, "Longformer, text cut", "best possible",
                                            "recovered", "seeds"])
 
 
@@ -65,7 +66,7 @@ def by_length(context: ArtifactContext) -> "pandas.DataFrame":
                              group if fits is None else f"{group} {context_lengths.LIMIT}", scale,
                              *_of_length(task, found, length, fits)])
     return pandas.DataFrame(rows, columns=["task", "metric", "tokens of a text", "scale", "texts", "short",
-                                           "Longformer, cut like short", "Longformer", "gain", "from reading more"])
+                                           AS_SHORT_SHOWN, "Longformer", "gain", "from reading more"])
 
 
 def _lengths(context: ArtifactContext, scale: str, corpora: Sequence[str]) -> dict[str, int] | None:
@@ -113,7 +114,7 @@ def _ours(context: ArtifactContext, task: "Task", scale: str) -> list[str]:
     configs = {config.model: config for config in context.plan(scale, task=task.name)}
     found = dict(zip(configs, context.at_common_seeds(list(configs.values())), strict=True))
     values = {model: task.values(records) for model, records in found.items() if records}
-    cells = {model: cell(values.get(model)) if model in configs else "–" for model in MODELS}
+    cells = {model: cell(values.get(model)) for model in MODELS} | ({} if task.first_piece else {AS_SHORT: "–"})
     long, short = same_texts(task, found.get(LONG, []), found.get(SHORT, []))
     gain = cell(task.values(long) - task.values(short), "+.1f") if long else NOT_RUN
     best = [record.metrics["best"] for record in found.get(LONG, []) if "best" in record.metrics]
