@@ -26,7 +26,8 @@ def plan(**sets):
 
 def test_every_task_has_its_printed_settings():
     found = {config.task: config for config in plan(model="longformer")}
-    assert found.keys() == experiment.TASKS.keys() and len(plan()) == 3 * len(found) + 2  # the control of classification
+    assert found.keys() == experiment.TASKS.keys()
+    assert len(plan()) == 3 * len(found) + 2  # the control of classification
     for column in ("triviaqa", "hotpotqa"):
         printed = {row["parameter"]: row[column] for row in printed_rows("longformer2020_table14_qa_hyperparameters")}
         assert (found[column].epochs, found[column].batch_size) == (int(printed["Epochs"]), int(printed["Batch size"]))
