@@ -241,7 +241,7 @@ def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
     return [[record for record in group if record.seed in common] or group for group in groups]
 
 
-def paired(*groups: list[Record]) -> list[list[Record]]:
+def paired(*groups: Sequence[Record]) -> list[list[Record]]:
     """The records of each group at the seeds that every group has, in the order of seeds, so that the groups can be
     subtracted; empty lists if they share no seed."""
     found = [{record.seed: record for record in group} for group in groups]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from repro.errors import ReproError
 from repro.markup import bounded, percentage
-from repro.papers.longformer2020 import context_lengths
 from repro.papers.longformer2020.tasks.classification import FOLDS
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
 from repro.papers.longformer2020.tasks.frame import recovered as share_recovered
@@ -44,59 +43,6 @@ def table_7(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows, columns=["task", "metric", "source", "short", "Longformer", "gain",
                                            AS_SHORT_SHOWN, "Longformer, text cut", "best possible",
                                            "recovered", "seeds"])
-
-
-def by_length(context: ArtifactContext) -> "pandas.DataFrame":
-    """Scores in %, with 95% intervals, on all texts, on those that the short model reads whole, and on those that it
-    cuts off.
-
-    "gain": of Longformer over the short model. "from reading more": over a Longformer that reads no more than the short
-    model. Both are paired by seed. Lengths are those of Table 6.
-    """
-    import pandas
-
-    rows = []
-    for task in (TASKS[name] for name in CONTRAST):
-        for scale in reversed(context.scales):
-            configs = {config.model: config for config in context.plan(scale, task=task.name) if config.model != CUT}
-            length = _lengths(context, scale, [config.corpus for config in configs.values()][:1])
-            found = dict(zip(configs, context.at_common_seeds(list(configs.values())), strict=True)) if length else {}
-            for group, fits in (("all", None), ("up to", True), ("more than", False)) if length is not None else ():
-                rows.append([task.printed, PRINTED[task.printed]["metric"].split(" (")[0],  # without "mean of seeds"
-                             group if fits is None else f"{group} {context_lengths.LIMIT}", scale,
-                             *_of_length(task, found, length, fits)])
-    return pandas.DataFrame(rows, columns=["task", "metric", "tokens of a text", "scale", "texts", "short",
-                                           AS_SHORT_SHOWN, "Longformer", "gain", "from reading more"])
-
-
-def _lengths(context: ArtifactContext, scale: str, corpora: Sequence[str]) -> dict[str, int] | None:
-    """How many wordpieces each text of a corpus has; {} if they have not been counted, None if no run counts them."""
-    plan = [config for name in dict.fromkeys(("small", scale)) if name in context_lengths.EXPERIMENT.scales
-            for config in context_lengths.EXPERIMENT.plan(name) if config.corpus in corpora]
-    counted = [record.documents["all"] for config in plan[:1] for record in context.records_of(config)]
-    return {one: n for texts in counted[:1] if "id" in texts
-            for one, n in zip(texts["id"], texts["wordpieces"], strict=True)} if plan else None
-
-
-def _of_length(task: "Task", found: dict[str, list[Record]], length: dict[str, int], fits: bool | None) -> list[str]:
-    """How many of the tested texts fit into what the short model reads (True), do not (False), or both (None); the
-    models' scores on them; and both gains."""
-    import numpy as np
-
-    def values(records: list[Record]) -> np.ndarray:
-        ids = np.array([record.documents[task.split]["id"] for record in records])
-        chosen = np.array([[fits is None or (length[one] <= context_lengths.LIMIT) == fits for one in row]
-                           for row in ids])
-        numbers.update(ids[chosen].tolist())
-        return task.values(records, chosen)
-
-    def gain(model: str, other: str) -> str:
-        ours, theirs = same_texts(task, found.get(model, []), found.get(other, []))
-        return cell(values(ours) - values(theirs), "+.1f") if ours else NOT_RUN
-
-    numbers: set[str] = set()
-    cells = [cell(values(found[model]) if found.get(model) else None) for model in (SHORT, AS_SHORT, LONG)]
-    return [f"{len(numbers):,}" if numbers else NOT_RUN, *cells, gain(LONG, SHORT), gain(LONG, AS_SHORT)]
 
 
 def same_texts(task: "Task", *groups: list[Record]) -> list[list[Record]]:
@@ -223,14 +169,8 @@ TABLE_7 = Artifact(
     title="An encoder that reads short pieces, and the same encoder as a Longformer: scores in %",
     look_for="Compare gains, not levels: ours starts from MiniLM at pretrained and reads parts of the corpora. "
              "Intervals are 95%, over seeds and units.")
-BY_LENGTH = Artifact(
-    id="longformer2020-gain-by-length", paper=PAPER, chapter="20_classification_and_coreference",
-    source="not in the paper; a check of Table 7", experiment=EXPERIMENT.name, build=by_length,
-    title="Hyperpartisan and IMDB by the length of a text: scores in %",
-    look_for="The last column is the gain over a Longformer that reads only what the short model reads. Lengths are "
-             "those of Table 6, in RoBERTa's wordpieces; in MiniLM's, up to 3% of a group would be in the other one.")
-register(TABLE_7, BY_LENGTH)
 register(
+    TABLE_7,
     gain_claim(TASKS["imdb"], "Longformer classifies IMDB's reviews more accurately than a model that reads 512 "
                               "tokens.", "IMDB: Longformer beats the short model.", TABLE_7.id),
     gain_claim(TASKS["hyperpartisan"], "Longformer finds hyperpartisan articles with a higher F1 than a model that "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from repro.papers.yoshida2020.perplexity.evaluation import trained
 from repro.papers.yoshida2020.perplexity.pg19_tables import perplexity_cell
 from repro.papers.yoshida2020.perplexity.tables import CONTROL_LOSSES, change, compare
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, paired
 from repro.study.record import Record
 from repro.study.settings import RunConfig
 
@@ -113,13 +113,8 @@ def cost_points(context: ArtifactContext) -> "pandas.DataFrame":
         found = _side_by_side(context, scale)
         plain = [record for config, records in found if config.memory == "none" for record in records]
         for config, records in found:
-            if not records or config.memory != "none" and not _paired(records, plain):
+            if not records or config.memory != "none" and not all(paired(records, plain)):
                 continue
             change = (0, math.nan, math.nan) if config.memory == "none" else compare(records, plain, "test")
             rows.append([scale, config.memory, records[0].metrics["flops_per_token"], *(100 * one for one in change)])
     return pandas.DataFrame(rows, columns=["source", "name", "flops", "change", "low", "high"])
-
-
-def _paired(records: list[Record], against: list[Record]) -> bool:
-    """Whether the two share a seed."""
-    return bool({record.seed for record in records} & {record.seed for record in against})

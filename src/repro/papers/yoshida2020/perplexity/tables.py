@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.markup import bounded, signed
-from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
+from repro.study.artifacts import NOT_RUN, ArtifactContext, heading, paired
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.rule import judge
@@ -229,7 +229,7 @@ def change(records: Sequence[Record], against: Sequence[Record], losses: str = "
     """`compare` as a cell; "not run" if one of the two has no record, a dash if they have no seed in common."""
     if not (records and against):
         return NOT_RUN
-    shared = {record.seed for record in records} & {record.seed for record in against}
+    shared = all(paired(records, against))
     return bounded(*compare(records, against, split, losses), "+.1%") if shared else "–"
 
 
@@ -237,8 +237,7 @@ def compare(records: Sequence[Record], against: Sequence[Record], split: str,
             losses: str = "nll") -> tuple[float, float, float]:
     """Relative difference in word perplexity and its 95% interval, over documents of `split` and the seeds that both
     have, as in verdicts; with one seed, over documents alone. losses: the losses of `records`, such as "nll_masked"."""
-    pair = [[record for record in some if record.seed in {other.seed for other in others}]
-            for some, others in ((records, against), (against, records))]
+    pair = paired(records, against)
     if not all(pair):
         raise ReproError(f"records {', '.join(r.id for r in (*records, *against))} have no seed in common; run both "
                          "with the same --seed.")
