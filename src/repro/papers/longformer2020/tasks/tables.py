@@ -52,8 +52,8 @@ def same_texts(task: "Task", *groups: list[Record]) -> list[list[Record]]:
     found = paired(*groups)
     for same in zip(*found, strict=True):
         if any(one.documents[task.split]["id"] != same[0].documents[task.split]["id"] for one in same):
-            raise ReproError(f"records {', '.join(one.id for one in same)} scored different texts; run them on the same "
-                             "corpus and split.")
+            raise ReproError(f"records {', '.join(one.id for one in same)} scored different texts; run them on the "
+                             "same corpus and split.")
     return found
 
 
