@@ -109,6 +109,23 @@ def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict, reason):
     assert asked == [[("baseline", 0, 4)]]
 
 
+def test_the_runs_of_an_assay_are_compared_at_the_seeds_that_all_have(toy):
+    asked = []
+    assay = Assay("the module", lambda config: config.overlap == 0,
+                  lambda records: asked.append([(record.model, record.seed) for record in records]) or 1.0)
+    register(Claim(**DECLARED | {"assay": assay, "why_no_assay": ""}))
+    plan = {seed: toy.experiment.plan("smoke", seeds=(seed,)) for seed in (0, 1, 2)}
+    chosen = [index for index, config in enumerate(plan[0]) if config.overlap == 0]
+    assert len(chosen) == 2
+    for index in (1, 3):
+        run(plan[0][index], progress=False)
+    for seed, indices in ((1, chosen), (2, chosen[:1]), (0, chosen[1:])):
+        for index in indices:
+            run(plan[seed][index], progress=False)
+    assert claim("toy-gain").verdict().room == 1.0
+    assert asked == [[("baseline", 1), ("recurrent", 1)]]
+
+
 def test_seeds_that_all_runs_have_are_compared(toy):
     seen = []
     register(Claim(**DECLARED | {"measure": lambda records: seen.append(

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import expm1
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from repro.checked import checked
 from repro.errors import ReproError
-from repro.study.artifacts import Artifact, Based, artifact
+from repro.study.artifacts import Artifact, Based, artifact, paired
 from repro.study.cache import cached, caching
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -62,7 +63,7 @@ class Assay(NamedTuple):
 
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
-    room: Callable[[list[Record]], float | None]  # how far it moved the score; None: not measured
+    room: Callable[[list[Record]], float | None]  # how far it moved the score, at common seeds; None: not measured
     paper: Callable[[], float] | None = None  # how far it moves the score in the paper; None: not printed
 
 
@@ -189,16 +190,16 @@ class Claim(Based):
             return Verdict(NOT_RUN, because=(f"{len(missing)} of {len(found)} runs missing",),
                            commands=(Run(missing[0]).command,) if len(missing) == 1 else tuple(lines))
         judged = [records for config, records in found if self.where(config)]
-        common = set.intersection(*({record.seed for record in records} for records in judged))
-        if not common:
+        chosen = list(chain(*paired(*judged)))
+        if not chosen:
             return Verdict(NOT_RUN, because=("its runs have no seed in common; run them with the same --seed",))
-        chosen = [record for records in judged for record in records if record.seed in common]
-        positive = [record for config, records in found if self.assay and self.assay.where(config)
-                    for record in records]
+        assayed = [records for config, records in found if self.assay and self.assay.where(config)]
+        positive = list(chain(*paired(*assayed))) if assayed else []
         key = (self, family, *(record.digest for record in (*chosen, *positive)))
         if key not in _verdicts:
             name = next(config.experiment for config, _ in found if self.where(config))
             found = self.judge(chosen, positive, family)
+            common = {record.seed for record in chosen}
             more = next(seed for seed in range(len(common) + 1) if seed not in common)
             reasons = filter(None, (mixed((*chosen, *positive)), found.verdict == OPEN and "for one more seed"))
             again = (f"repro run {name} --scale {scale} --seed {more}",) if found.verdict == OPEN else ()
