@@ -10,7 +10,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.markup import written
-from repro.pages import InShort, Sentence, badge, in_short, metric, sentence
+from repro.pages import InShort, Sentence, badge, effect_on, in_short, metric, sentence
 from repro.pages.chapter_text import SHOWN
 from repro.pages.verdicts import LOOKS, css_class
 from repro.study import Artifact, Claim, Measured, Verdict, claim, register, run
@@ -136,7 +136,7 @@ def test_in_short_shows_its_parts_one_below_the_other(claimed, monkeypatch):
     told = in_short("01_toy", "Q?", "A.", picture)
     told._ipython_display_()
     assert shown[0].markdown == "**Q?**\n\nA."
-    assert shown[1:] == [told.badges, picture]
+    assert shown[1:] == [picture, told.badges]
 
 
 def test_a_caption_takes_the_place_of_a_drawings_own(toy, monkeypatch):
@@ -196,13 +196,13 @@ def test_many_verdicts_are_folded_behind_the_first_few(claimed):
     found = (claim("toy-gain"), "small", Verdict("open"))
     few, many = (InShort("Q?", "A.", (found,) * n).badges["text/html"] for n in (SHOWN, SHOWN + 2))
     assert "<details>" not in few and few.count("<li>") == SHOWN
-    shown, folded = many.split("<details><summary>2 more</summary>")
+    shown, folded = many.split("<details><summary>2 more claims</summary>")
     assert shown == few and folded.count("<li>") == 2
 
 
 def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_folded_last(claimed):
-    ours = SimpleNamespace(sentence="Ours.", source=f"{ADDED}, after section 5", chapter="", late="")
-    papers = SimpleNamespace(sentence="The paper's.", source="Table 1", chapter="", late="")
+    ours = SimpleNamespace(id="ours", sentence="Ours.", source=f"{ADDED}, after section 5", chapter="", late="")
+    papers = SimpleNamespace(id="papers", sentence="The paper's.", source="Table 1", chapter="", late="")
     rows = [(ours, "small", Verdict("reproduced"))] * 2 + [(papers, "small", Verdict("open"))] * SHOWN
     told = InShort("Q?", "A.", (*rows, (papers, "small", Verdict("not reproduced")))).badges
     shown, folded = told["text/html"].split("<details>")
@@ -213,4 +213,25 @@ def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_folded_last(c
     rows = [(papers, "small", Verdict("reproduced"))] + [(papers, "small", Verdict("not reproduced"))] * (SHOWN + 2)
     shown, folded = InShort("Q?", "A.", tuple(rows)).badges["text/html"].split("<details>")
     assert shown.count("✗") == SHOWN and "✓" not in shown
-    assert folded.startswith("<summary>3 more, 2 of them not reproduced</summary>")
+    assert folded.startswith("<summary>3 more claims, 2 of them not reproduced</summary>")
+    shown, folded = InShort("Q?", "A.", (*rows, (ours, "small", Verdict("reproduced"))),
+                            first=("ours",)).badges["text/html"].split("<details>")
+    assert shown.count("<li>") == 1 and "Ours." in shown
+    assert folded.startswith("<summary>6 more claims, 5 of them not reproduced</summary>")
+    told = InShort("Q?", "A.", ((papers, "smoke", Verdict("not run")),) * 2).badges["text/html"]
+    assert told.startswith("<details><summary>2 claims, 2 of them not run</summary>") and told.count("<li>") == 2
+
+
+def test_the_claims_that_are_shown_first_are_claims_of_the_chapter(claimed):
+    assert in_short("01_toy", "Q", "A", first=["toy-gain"]).first == ("toy-gain",)
+    with pytest.raises(ReproError, match="unknown claim of 01_toy 'toy-gian'. Did you mean 'toy-gain'?"):
+        in_short("01_toy", "Q", "A", first=["toy-gian"])
+
+
+def test_an_effect_is_told_with_its_direction_only_if_the_interval_excludes_zero():
+    assert effect_on("loss", Verdict("reproduced", effect=0.25, low=0.1, high=0.4), ".2f", " nats") == (
+        "raises loss by 0.25 nats")
+    assert effect_on("loss", Verdict("open", effect=-0.25), ".2f") == "changes loss by -0.25, which may be chance"
+    assert effect_on("loss", Verdict("not reproduced", effect=0.0, low=0.0, high=0.0), ".2f").startswith("changes loss")
+    missing = Verdict("not run", commands=("repro run it",))
+    assert sentence("It {it}.", it=effect_on("loss", missing)).markdown.endswith("To make it, run `repro run it`.")

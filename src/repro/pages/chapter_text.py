@@ -78,6 +78,23 @@ def verdict_of(id: str, scale: str = "small") -> Verdict:
     return claim(id).verdict(scale)
 
 
+def effect_on(quantity: str, found: Verdict, style: str = ".1%", unit: str = "") -> Verdict | str:
+    """The effect of a claim for a `sentence`, as the predicate of what causes it; `found` itself if it was not run.
+
+    quantity: what changes. style: of the number. unit: after the number, such as " points".
+
+    >>> effect_on("perplexity", Verdict("reproduced", effect=-0.051, low=-0.06, high=-0.04))
+    'lowers perplexity by 5.1%'
+    >>> effect_on("F1", Verdict("inconclusive", effect=7.1, low=-0.9, high=15.1), ".1f", " points")
+    'changes F1 by +7.1 points, which may be chance'
+    """
+    if found.effect is None:
+        return found
+    if found.low is None or found.low <= 0 <= found.high:
+        return f"changes {quantity} by {written(found.effect, f'+{style}')}{unit}, which may be chance"
+    return f"{'lowers' if found.effect < 0 else 'raises'} {quantity} by {written(abs(found.effect), style)}{unit}"
+
+
 @dataclass(frozen=True)
 class Sentence:
     """Markdown whose numbers come from records; a terminal shows it without Markdown's marks.
@@ -152,7 +169,7 @@ def _missing(value: Any) -> str:
 
 @dataclass(frozen=True)
 class InShort:
-    """A chapter's first cell as a series of outputs: question and answer, verdicts, picture.
+    """A chapter's first cell as a series of outputs: question and answer, picture, verdicts.
 
     >>> InShort("How far back?", "Two windows.").question
     'How far back?'
@@ -164,6 +181,7 @@ class InShort:
     chapter: str = ""
     picture: Any = None
     caption: str = ""  # for a drawing, instead of its own caption
+    first: tuple[str, ...] = ()  # ids of the claims whose verdicts are shown; the others are folded
 
     @property
     def text(self) -> Sentence:
@@ -172,34 +190,36 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as a notebook output: claims of the paper first, then ours. A few are shown, with preference for
-        "not reproduced"; the others are folded and counted. {} without verdicts."""
+        """The verdicts as a notebook output: claims of the paper first, then ours. Those of `first` are shown or,
+        without it, a few, with preference for "not reproduced". The others are folded and counted, as are claims
+        without runs. {} without verdicts."""
         if not self.verdicts:
             return {}
-        rows, folded, lines = [], [], []
+        rows, folded, lines, hidden = [], [], [], []
         failures = min(SHOWN, sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts))
         places = {True: failures, False: SHOWN - failures}
         for one, scale, found in sorted(self.verdicts, key=lambda row: row[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
             failed, source = found.verdict == NOT_REPRODUCED, f"{one.source}, {scale}{LATE * bool(one.late)}"
-            places[failed] -= 1
             row = (f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                    f"{html.escape(one.sentence, quote=False)} <small>{source}</small></li>")
-            (rows if places[failed] >= 0 else folded).append(row)
+            shown = found.verdict != NOT_RUN and (one.id in self.first if self.first else places[failed] > 0)
+            places[failed] -= shown
+            (rows if shown else folded).append(row)
+            hidden += [] if shown else [found.verdict]
             lines.append(f"{found.verdict}: {one.sentence} ({source})")
-        shown = f'<ul class="verdicts">{"".join(rows)}</ul>'
+        listed = '<ul class="verdicts">{}</ul>'.format
+        text = listed("".join(rows)) if rows else ""
         if folded:
-            failures = max(0, -places[True])
-            more = f"{len(folded)} more" + f", {failures} of them {NOT_REPRODUCED}" * bool(failures)
-            shown += f'<details><summary>{more}</summary><ul class="verdicts">{"".join(folded)}</ul></details>'
-        return {"text/html": shown, "text/plain": "\n".join(lines)}
+            counts = [f"{n} of them {verdict}" for verdict in (NOT_REPRODUCED, NOT_RUN) if (n := hidden.count(verdict))]
+            more = ", ".join([f"{len(folded)}{' more' * bool(rows)} claim{'s' * (len(folded) > 1)}", *counts])
+            text += f"<details><summary>{more}</summary>{listed(''.join(folded))}</details>"
+        return {"text/html": text, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
         display(self.text)
-        if self.badges:
-            display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
             steps = getattr(self.picture, "steps", dict)()
             drawn = markup.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps,
@@ -207,16 +227,19 @@ class InShort:
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)
+        if self.badges:
+            display(self.badges, raw=True)
 
 
 @caching()
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
-             also: Sequence[str] = ()) -> InShort:
-    """A chapter's first cell: the question, the answer so far, a badge per claim, and one picture.
+             also: Sequence[str] = (), first: Sequence[str] = ()) -> InShort:
+    """A chapter's first cell: the question, the answer so far, one picture, and a badge per claim.
 
     The badges show the chapter's claims and those with ids in `also`, which link to their own chapter. Each is judged
     at the largest scale with committed records, so nothing here depends on the page's scale.
-    caption: replaces the description of a drawing; an artifact has its own caption.
+    caption: replaces the description of a drawing; an artifact has its own caption. first: the claims that the answer
+    rests on; the verdicts of the others are folded.
     Raises ReproError for an unknown claim.
 
     >>> cell = in_short("04_recurrence_module", "How can GPT-2 remember?", "By one vector a window.")
@@ -224,4 +247,7 @@ def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any =
     'How can GPT-2 remember?'
     """
     chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]
-    return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption)
+    if unused := set(first) - {one.id for one in chosen}:
+        raise unknown(f"claim of {chapter}", min(unused), [one.id for one in chosen])
+    return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption,
+                   tuple(first))
