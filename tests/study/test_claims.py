@@ -282,15 +282,14 @@ def test_runs_of_one_seed_on_different_machines_are_told():
 
     alike = [made(0, "cpu"), made(0, "cpu"), made(1, "NVIDIA H200", "Intel Xeon"), made(1, "NVIDIA H200")]
     assert mixed(alike) == mixed([]) == ""
-    assert mixed([*alike, made(0, "NVIDIA H200")]) == "runs of seed 0 come from AMD EPYC and NVIDIA H200"
+    assert mixed([*alike, made(0, "NVIDIA H200")]) == "mixed hardware (seed 0 on AMD EPYC and NVIDIA H200)"
     assert mixed([*alike, made(1, "cpu"), made(0, "NVIDIA H200")]) == \
-        "runs of seed 0, 1 come from AMD EPYC and NVIDIA H200"
+        "mixed hardware (seed 0, 1 on AMD EPYC and NVIDIA H200)"
     two = [*alike, made(1, "cpu"), made(0, "cpu", "Intel Xeon"), made(2, "cpu")]
     assert mixed(two) == \
-        "runs of seed 0 come from AMD EPYC and Intel Xeon, of seed 1 from AMD EPYC and NVIDIA H200"
-    assert mixed([*two, made(2, "NVIDIA H200"), made(0, "A100")]) == ("runs of seed 0 come from A100 and AMD EPYC and "
-                                                                     "Intel Xeon, of seed 1, 2 from AMD EPYC and "
-                                                                     "NVIDIA H200")
+        "mixed hardware (seed 0 on AMD EPYC and Intel Xeon; seed 1 on AMD EPYC and NVIDIA H200)"
+    assert mixed([*two, made(2, "NVIDIA H200"), made(0, "A100")]) == (
+        "mixed hardware (seed 0 on A100 and AMD EPYC and Intel Xeon; seed 1, 2 on AMD EPYC and NVIDIA H200)")
 
 
 def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):

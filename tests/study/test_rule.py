@@ -208,7 +208,7 @@ def test_shares_of_the_room_are_compared():
     for mean, verdict in ((0.0201 - high / 9, "reproduced"), (0.0199 - high / 9, "reproduced, smaller")):
         assert judge(mean + values / 9, "higher", paper_effect=0.08, room=0.05, paper_room=0.1).verdict == verdict, mean
     found = judge(0.03 + values / 9, "higher", paper_effect=0.08, room=0.05, paper_room=0.1)
-    assert found.text.endswith("; +60% of the room, +80% in the paper")
+    assert found.text.endswith("; 60% of the positive control's gain, 80% in the paper")
     assert judge(values, "higher", paper_effect=0.08, room=0.05, paper_room=0.04).expected == 0.05, "at most the room"
 
 
@@ -218,7 +218,7 @@ def test_without_the_papers_room_a_success_is_held_against_its_effect_and_a_fail
     assert judge(0.051 - high + values, "higher", paper_effect=0.1, room=0.02).verdict == "reproduced"
     found = judge(0.049 - high + values, "higher", paper_effect=0.1, room=0.02)
     assert found.verdict == "reproduced, smaller"
-    assert found.text.endswith("; clearly below half of 0.1, the paper's effect")
+    assert found.text.endswith("; clearly less than half of the paper's effect, 0.1")
     noisy = effects(0.0, 0.02)
     high = judge(noisy, "higher").high
     assert judge(0.0101 - high + noisy, "higher", paper_effect=0.1, room=0.02).verdict == "not testable here"
@@ -228,14 +228,14 @@ def test_without_the_papers_room_a_success_is_held_against_its_effect_and_a_fail
 @pytest.mark.parametrize(("change", "reason", "text"), [
     ({"control": effects(0.029, 0.02), "paper_effect": None}, "the control shows it too", "the control shows it too: "
      "without the mechanism"),
-    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the assay moves the measure by 0.0999, the "
-     "paper's effect is 0.1"),
-    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the assay moves the measure by -0.02, the "
-     "paper's effect is"),
+    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the positive control gains only 0.0999, "
+     "the paper's effect is 0.1"),
+    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the positive control gains nothing (-0.02)"),
     ({"effects": effects(0.0, 0.3), "room": 0.0, "paper_effect": None}, "no room",
-     "no room: the assay moves the measure by 0"),
-    ({"effects": effects(0.0, 0.3)}, "too noisy", "too noisy: only effects above 0.178"),
-    ({"effects": effects(0.0, 0.3), "room": 0.1, "paper_room": 0.4}, "too noisy", "and the paper's share is 0.025"),
+     "no room: the positive control gains nothing (0)"),
+    ({"effects": effects(0.0, 0.3)}, "too noisy", "too noisy: the smallest detectable effect is 0.178"),
+    ({"effects": effects(0.0, 0.3), "room": 0.1, "paper_room": 0.4}, "too noisy",
+     "the paper's would be 0.025 here"),
 ])
 def test_what_is_not_testable_says_why(change, reason, text):
     told = {"effects": effects(0.03, 0.005), "room": 0.5, "paper_effect": 0.1} | change
@@ -261,12 +261,12 @@ def test_numbers_of_any_size():
 
 
 def test_no_share_without_room():
-    assert "of the room" not in judge(effects(0.5, 0.01), "higher", 0.4, room=-1.0, paper_room=2.0).text
+    assert "control's gain" not in judge(effects(0.5, 0.01), "higher", 0.4, room=-1.0, paper_room=2.0).text
 
 
 def test_only_what_exceeds_the_control_may_be_small():
     found = judge(effects(0.1, 0.001), "higher", paper_effect=0.1, control=effects(0.09, 0.001))
-    assert "; minus the control, clearly below half of 0.1, the paper's effect; " in found.text
+    assert "; minus the control, clearly less than half of the paper's effect, 0.1; " in found.text
 
 
 def test_what_can_be_tested_does_not_depend_on_what_came_out():
@@ -280,7 +280,7 @@ def test_a_success_without_room_says_so():
     for room in (0.0, -5.0):
         found = judge(effects(0.5, 0.01), "higher", room=room)
         assert found.verdict == "reproduced"
-        assert found.text.endswith(f"; although the assay leaves no room ({room:.3g})"), found.text
+        assert found.text.endswith(f"; caution: the positive control gains nothing ({room:.3g})"), found.text
 
 
 def test_the_smallest_effect_that_could_be_seen():
@@ -288,7 +288,7 @@ def test_the_smallest_effect_that_could_be_seen():
     smallest = judge(noisy, "higher").detectable
     found = judge(noisy, "higher", paper_effect=smallest * 0.99)
     assert (found.verdict, found.reason) == ("not testable here", "too noisy")
-    assert f"only effects above {smallest:.3g} could be detected" in found.text
+    assert f"the smallest detectable effect is {smallest:.3g}, the paper's would be " in found.text
     assert judge(noisy, "higher", paper_effect=smallest * 1.01).verdict == "inconclusive"
     assert judge(noisy, "higher").verdict == "inconclusive"
 
@@ -346,7 +346,7 @@ def test_a_p_that_misses_its_bar_by_little_is_not_printed_as_the_bar():
     low, high = 0.0, 0.5  # from a p of 1 to one far below the bar
     for _ in range(60):
         low, high = (middle, high) if "(p " in told(middle := (low + high) / 2).text else (low, middle)
-    assert "(p > 0.05, needs 0.05 or less)" in told(low).text
+    assert "(p > 0.05, threshold 0.05)" in told(low).text
 
 
 def test_what_excludes_half_the_papers_effect_is_not_reproduced():
@@ -365,13 +365,19 @@ def test_a_count_is_compared_with_half_of_the_papers_too(values, seeds):
 
 
 @pytest.mark.parametrize(("control", "word"), [
-    (None, "on the opposite side"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect of the mechanism"),
+    (None, "opposite"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect of the mechanism"),
     (-0.1, "no effect of the mechanism"), (-0.3, "no effect of the mechanism"), (0.1, "opposite")])
 def test_opposite_is_what_goes_with_the_mechanism(control, word):
     found = judge(effects(-0.1, 0.01), "higher", paper_effect=0.1,
                   control=control if control is None else effects(control, 0.012))
     assert found.verdict == "not reproduced"
     assert re.search(r"\]; ([a-z ]+)", found.text)[1] == word
+
+
+def test_beyond_a_limit_there_is_no_opposite():
+    found = judge(0.054, "lower", null=0.001, seeds=1)
+    assert (found.verdict, found.because) == ("not reproduced", ("beyond the limit of {null}",))
+    assert "beyond the limit of 0.001" in found.text
 
 
 def test_opposite_needs_an_interval_wholly_on_the_other_side():

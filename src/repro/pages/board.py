@@ -25,11 +25,12 @@ from repro.study.store import Store
 ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
 ROWS = 20  # per block; a browser lays out a block only when it is in view, so filters answer at once
-LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
-          "the right. The filled mark is our effect with its interval (95%, wider if several claims share one error "
+LEGEND = ("Each strip has its own scale. Center line: no effect. Right of it: the direction that the paper claims. "
+          "The filled mark is our effect with its interval (95%, wider if several claims share one error "
           "rate); the hollow diamond is the paper's effect; the dashed line is the control, the same without the "
           "mechanism: an effect counts only beyond it. Gray: effects too small to distinguish from zero.")
-LATE_LEGEND = "Late: the criterion changed after the runs; the row on the scoreboard opens to show the earlier one."
+LATE_LEGEND = ("Late: we changed this claim's criterion after seeing results. Its row on the scoreboard shows the "
+               "earlier one.")
 NO_MORE = "no more than its control"  # a reason that the rule gives
 # Above the strips of a paper.
 SIDES = '<p class="sides"><span>← against the claim</span> | <span>as claimed →</span></p>'

@@ -223,7 +223,7 @@ class Claim(Based):
             found = replace(found, exact=False, low=None, high=None, detectable=None)
             unseen = f"no {self.unit} shows any difference"
         elif self.assay and self.paper_effect and positive is not None and room is None:
-            unseen = f"its assay, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
+            unseen = f"its positive control, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
         if unseen and found.verdict in DECIDED:
             found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=(unseen,))
         found = replace(found, note=note, unit=self.unit_shown, style=self.style)
@@ -282,9 +282,8 @@ def mixed(records: Sequence[Record]) -> str:
     for seed, found in sorted(kinds.items()):
         if len(found) > 1:
             seeds.setdefault(" and ".join(sorted(found)), []).append(str(seed))
-    told = ", ".join(f"of seed {', '.join(of)}{'' if k else ' come'} from {names}"
-                     for k, (names, of) in enumerate(seeds.items()))
-    return f"runs {told}" if told else ""
+    told = "; ".join(f"seed {', '.join(of)} on {names}" for names, of in seeds.items())
+    return f"mixed hardware ({told})" if told else ""
 
 
 _verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) -> verdict

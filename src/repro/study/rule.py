@@ -26,6 +26,7 @@ REPRODUCED, SMALLER = "reproduced", "reproduced, smaller"
 NOT_REPRODUCED, INCONCLUSIVE = "not reproduced", "inconclusive"
 MACHINERY = "machinery works"  # the verdict at smoke
 CONTROL_TOO, NO_ROOM, TOO_NOISY = "the control shows it too", "no room", "too noisy"  # reasons
+NO_GAIN = "the positive control gains nothing ({room})"
 SEEDS = 3  # for a verdict, unless its claim needs more
 ERROR = 0.05  # shared among the claims of a family
 DETECTABLE = 2.8  # standard errors: with many degrees of freedom, 80% of repetitions detect such an effect
@@ -83,7 +84,7 @@ class Verdict:
     @property
     def reasons(self) -> str:
         """`note`, then `reason` and `because`, with numbers."""
-        sizes = {name: self.write(value).removeprefix("+") for name in ("detectable", "room", "expected", "bar")
+        sizes = {name: self.write(value).removeprefix("+") for name in ("detectable", "room", "expected", "bar", "null")
                  if (value := getattr(self, name)) is not None}
         if self.paper_effect is not None:
             beyond = f" beyond {self.write(self.null)}" if self.null else ""
@@ -137,8 +138,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     "not reproduced": one interval lies wholly on the other side; or it reaches `null`, at the level of the family and
     at that of one claim, and lies wholly below half of the paper's share.
     "not testable here", with a reason. "the control shows it too": both the effects and the control lie on the claimed
-    side. "no room": the assay moves nothing, or moves less than the paper's effect where the paper's room is not known.
-    "too noisy": the paper's share could not be detected (2.8 standard errors).
+    side. "no room": the positive control gains nothing, or less than the paper's effect where the paper's room is not
+    known. "too noisy": the paper's share could not be detected (2.8 standard errors).
     "inconclusive": none of these.
     All distances, including the paper's effect, are measured from `null`. Effects that are all equal are exact; if one
     seed is enough, a single number is also exact.
@@ -186,35 +187,36 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     bar = paper if paper_room is None else expected  # a success must reach half of this
     no_room = room is not None and (room <= 0 or paper_room is None and paper is not None and room < paper)
     noisy = [one for one in intervals if expected is not None and DETECTABLE * one.error > expected]
-    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # with an error of its own
-    failed = [one for one, plain in zip(intervals, alone, strict=True)
-              if one.high < 0 or plain.low <= 0 and expected and one.high < expected / 2]
+    plain = intervals if family == 1 else [_interval(values, 1) for values in measured]  # with an error of its own
+    failed = [one for one, single in zip(intervals, plain, strict=True)
+              if one.high < 0 or single.low <= 0 and expected and one.high < expected / 2]
     verdict, reason, because = INCONCLUSIVE, "", []
     if len(effects) < seeds:
         verdict, because = OPEN, [f"{len(effects)} of {seeds} seeds"]
     elif all(one.low > 0 for one in intervals):
         small = [] if bar is None else [one for one in intervals if one.high < bar / 2]
-        verdict, size = SMALLER if small else REPRODUCED, "effect" if bar == paper else "share"
+        verdict, size = SMALLER if small else REPRODUCED, "effect" if bar == paper else "effect at our room"
         minus = "minus the control, " * (whole not in small)
-        because = [f"{minus}clearly below half of {{bar}}, the paper's {size}"] * bool(small)
-        because += ["although the assay leaves no room ({room})"] * (room is not None and room <= 0)
+        because = [f"{minus}clearly less than half of the paper's {size}, {{bar}}"] * bool(small)
+        because += [f"caution: {NO_GAIN}"] * (room is not None and room <= 0)
     elif failed or paper is None and whole.high <= 0:
-        verdict, because = NOT_REPRODUCED, [_failure(whole, claimed, without, family, whole in failed or not failed)]
+        alone = whole in failed or not failed
+        verdict, because = NOT_REPRODUCED, [_failure(whole, claimed, without, family, alone, null)]
     elif whole.low > 0 and _interval(without, family).low > 0:
         verdict, reason = NOT_TESTABLE, CONTROL_TOO
     elif no_room:
         verdict, reason = NOT_TESTABLE, NO_ROOM
-        because = ["the assay moves the measure by {room}" + ", the paper's effect is {size}" * bool(paper)]
+        because = [NO_GAIN if room <= 0 else "the positive control gains only {room}, the paper's effect is {size}"]
     elif noisy:
         verdict, reason, detectable = NOT_TESTABLE, TOO_NOISY, DETECTABLE * max(one.error for one in intervals)
-        because = ["only effects above {detectable} could be detected, and the paper's share is {expected}"]
+        because = ["the smallest detectable effect is {detectable}, the paper's would be {expected} here"]
     elif whole.low > 0:
         level, p = (f"{number:.2g}" for number in (ERROR / family, beyond.p))
         above = f"> {level}" if p == level else f"= {p}"
-        because = [f"not clearly beyond its control (p {above}, needs {level} or less)"]
+        because = [f"not significantly larger than its control (p {above}, threshold {level})"]
     if paper and paper_room and room and room > 0 and verdict not in (OPEN, NOT_TESTABLE):
-        ours, theirs = (f"{100 * share:+.0f}%" for share in (claimed.mean() / room, paper / paper_room))
-        because.append(f"{ours} of the room, {theirs} in the paper")
+        ours, theirs = (written(share, ".0%") for share in (claimed.mean() / room, paper / paper_room))
+        because.append(f"{ours} of the positive control's gain, {theirs} in the paper")
     because += ["without the mechanism {control}"] * (control is not None)
     exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())
     unsure = effects.size == 1 < seeds  # a single number from one seed has no spread
@@ -259,7 +261,8 @@ def _expected(paper: float | None, room: float | None, paper_room: float | None)
     return min(paper, room) if paper_room is None else room * min(1.0, paper / paper_room)
 
 
-def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | None", family: int, alone: bool) -> str:
+def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | None", family: int, alone: bool,
+             null: float) -> str:
     """How a claim failed. `alone`: the effects themselves failed, not only the effects minus the control. "opposite"
     requires that masking the mechanism clearly removes most of the effect."""
     if not alone:
@@ -267,7 +270,7 @@ def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | N
     if whole.high >= 0:
         return "no effect"
     if without is None:
-        return "on the opposite side, with no control to explain it"
+        return "beyond the limit of {null}" if null else "opposite, and no control was run"
     return "opposite" if _interval(without - claimed / 2, family).low > 0 else "no effect of the mechanism"
 
 
