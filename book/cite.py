@@ -19,7 +19,7 @@ def citation() -> str:
     """The request for a citation, and an entry for a list of references (Markdown)."""
     known = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     return (f"{known['message']}\n\n```bibtex\n{entry(known)}\n```\n\n"
-            "For programs that read it, the same lies beside the README, in `CITATION.cff`.")
+            "`CITATION.cff` in the repository root is the machine-readable version.")
 
 
 def entry(known: dict) -> str:

@@ -145,7 +145,7 @@ def test_frames_stand_in_turn_where_the_picture_stood():
         moment = (turn + 0.5) * markup.FRAME
         assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]
     words = [one.text.strip() for one in read_html(moving).select(".steps > label")]
-    assert words == ["whole", "play it", "before", "layer 1", "layer 2"] and moving.count(" checked>") == 1
+    assert words == ["All", "Play", "before", "layer 1", "layer 2"] and moving.count(" checked>") == 1
 
 
 @pytest.mark.parametrize(("cell", "data"), [

@@ -76,7 +76,7 @@ def _apart(svg: str) -> str:
 
 def _choice(steps: Iterable[str], name: str) -> str:
     """Radio buttons for the whole picture, all frames in turn, or one frame; arrow keys go from one to the next."""
-    words = ["whole", "play it", *steps]
+    words = ["All", "Play", *steps]
     return '<div class="steps" role="radiogroup" aria-label="What the figure shows">' + "".join(
         f'<label><input type="radio" name="{name}"{" checked" * (not k)}> {word}</label>'
         for k, word in enumerate(words)) + "</div>"

@@ -22,11 +22,10 @@ register(Paper(
     weights=lambda: max(float(row["parameters_millions"])
                         for table in ("longformer2020_table2_small_char_lm", "longformer2020_table3_large_enwik8")
                         for row in printed_rows(table) if "ours" in row["model"]),
-    says="Windows of attention that grow with depth suit long documents, and a pretrained RoBERTa can be converted to "
-         "them.",
+    says="Attention windows should grow with depth, and a pretrained RoBERTa can be converted to use them.",
     finding=Finding(
-        "A model of characters needs {0.size:.3f} bits per character fewer if its attention windows grow with depth "
+        "A character-level model needs {0.size:.3f} fewer bits per character if its attention windows grow with depth "
         "than if they shrink (paper: {0.paper_size:.3f}). After long training, a converted RoBERTa needs "
-        "{1.size:.3f} bits per masked token fewer than RoBERTa, but RoBERTa itself, trained as long, saves "
+        "{1.size:.3f} fewer bits per masked token than RoBERTa, but RoBERTa itself, trained as long, saves "
         "{1.control_size:.3f}.",
         {"longformer2020-table4-order": "reproduced", "longformer2020-beyond-roberta": "not reproduced"})))

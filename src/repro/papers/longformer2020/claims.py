@@ -83,7 +83,7 @@ def counts_of(*corpora: str) -> Callable:
 
 
 IMDB = COUNTS | {"null": 1.0, "where": counts_of("imdb", "imdb-subset"),
-                 "unit_shown": "half-widths of our 95% interval",
+                 "unit_shown": "times our margin of error from the printed share (allowed: 1)",
                  "criterion_before": "exact to the printed digits, as if our reviews were all of IMDB"}
 
 def order(better: str, other: str) -> dict:
@@ -188,7 +188,7 @@ def unchanged(records: list[Record]) -> Measured:
     The note gives the difference for texts with one more token, which the window changes.
     """
     beyond = [record.metrics["difference_beyond"] for record in records if "difference_beyond" in record.metrics]
-    note = f"with one token more: a difference of at least {min(beyond):.2g} of a logit" if beyond else (
+    note = f"with one token more: a difference of at least {min(beyond):.2g} in logits" if beyond else (
         "longer texts: not measured, because RoBERTa reads no longer ones")
     return Measured([[record.metrics["largest_difference"]] for record in records], note=note)
 
@@ -295,13 +295,14 @@ register(
           short="Training all weights beats training positions alone."),
     Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=is_one_of("frozen"),
-          why_no_paper_effect="the paper says it in words", unit_shown="of a logit",
-          sentence="If only the new positions are trained, the model gives RoBERTa's outputs on texts of up to half a "
-                   "window and one token (257 tokens at the paper's window).",
+          why_no_paper_effect="the paper says it in words", unit_shown="as largest difference in logits",
+          sentence="Training only the new positions leaves RoBERTa's logits unchanged on texts of up to half a window "
+                   "plus one token (257 tokens at the paper's window).",
           short="Trained positions keep RoBERTa's outputs on short texts."))
 register(
     Claim(id="longformer2020-table6-hyperpartisan", **COUNTS, source="Table 6", null=0.001,
-          where=counts_of("hyperpartisan"), unit_shown="of the printed number",
+          where=counts_of("hyperpartisan"),
+          unit_shown="as largest relative difference from a printed count (allowed: 0.001)",
           measure=off_by("Hyperpartisan news", context_lengths.AVERAGE, context_lengths.PERCENTILE),
           sentence="Hyperpartisan's articles have 705 wordpieces on average and 1,975 at the 95th percentile, to "
                    "within 0.1%.",

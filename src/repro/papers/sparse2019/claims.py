@@ -21,8 +21,8 @@ COUNTED = {"paper": PAPER, "experiment": cost.EXPERIMENT.name, "unit": "exact", 
 DEPTH = {"paper": PAPER, "experiment": depth.EXPERIMENT.name}
 # Section 5.2 explains the scaling but measures nothing, so these claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
-STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
-          "why_no_assay": "nothing is trained",
+STARTS = {"unit": "seed", "direction": "lower", "relative": True,
+          "why_no_control": "the other initialization is the control", "why_no_assay": "nothing is trained",
           "criterion_before": "a single number without seeds, as if chance played no part"}
 
 
@@ -78,10 +78,11 @@ register(
           unit_shown="in the ratio of gradients", **STARTS, measure=effects.evened),
     Claim(id="sparse2019-scaled-loss", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
-                   "start at its best learning rate.",
+                   "initialization at its best learning rate.",
           short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
           direction="lower", unit_shown="bits per byte", measure=effects.deepest(effects.bits),
-          why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
+          why_no_control="the other initialization is the control",
+          why_no_assay="the claim asks for a difference of any size"),
     Claim(id="sparse2019-recomputation-memory", **DEPTH, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
           unit_shown="in bytes per token",

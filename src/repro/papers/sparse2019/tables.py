@@ -27,16 +27,16 @@ BITS = "test_bits_per_byte"
 PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
            "strided": "Sparse Transformer (strided)"}
 PATTERN_NAMES = {WINDOW: "local window only"}
-WORTH = "minus the window's, at common seeds"
-DIFFERENCE = "difference from merged, at common seeds"
+WORTH = "difference from local window (shared seeds)"
+DIFFERENCE = "difference from merged (shared seeds)"
 TIME, PAIRS = "time per iteration, as printed", "pairs per byte, all layers and heads"
 WHOLE = {"CIFAR-10": "CIFAR-10, complete", "Enwik8": "enwik8, complete"}
 # Our rows below the paper's: the kind of data and the pattern.
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}
-NO_NETWORK = {"image": "no network: linear prediction from nearby pixels",
-           "text": "no network: xz after the training text",
-           "audio": "no network: linear prediction from earlier samples"}
+NO_NETWORK = {"image": "linear prediction from nearby pixels (no network)",
+           "text": "xz primed with the training text (no network)",
+           "audio": "linear prediction from earlier samples (no network)"}
 
 
 def density(context: ArtifactContext) -> "pandas.DataFrame":

@@ -7,7 +7,7 @@ from repro.papers.longformer2020.context_lengths import EXPERIMENT as COUNTING
 from repro.papers.longformer2020.context_lengths import LIMIT
 from repro.papers.longformer2020.tasks.experiment import EXPERIMENT, PAPER, TASKS
 from repro.papers.longformer2020.tasks.reader import AS_SHORT, CUT, LONG, SHORT
-from repro.papers.longformer2020.tasks.tables import AS_SHORT_SHOWN, CONTRAST, PRINTED, cell, same_texts
+from repro.papers.longformer2020.tasks.tables import AS_SHORT_SHOWN, CONTRAST, cell, metric_of, same_texts
 from repro.study import Artifact, ArtifactContext, Record, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 
@@ -39,9 +39,8 @@ def by_length(context: ArtifactContext) -> "pandas.DataFrame":
             length = {one: n for record in context.records_of(counting) if "id" in record.documents["all"]
                       for one, n in zip(*(record.documents["all"][key] for key in ("id", "wordpieces")), strict=True)}
             found = dict(zip(configs, context.at_common_seeds(list(configs.values())), strict=True)) if length else {}
-            metric = PRINTED[task.printed]["metric"].split(" (")[0]  # without "mean of five seeds"
             for group, fits in GROUPS.items():
-                rows.append([task.printed, metric, group, scale, *_of_length(task, found, length, fits)])
+                rows.append([task.printed, metric_of(task), group, scale, *_of_length(task, found, length, fits)])
     return pandas.DataFrame(rows, columns=["task", "metric", "tokens of a text", "scale", "texts", "short",
                                            AS_SHORT_SHOWN, "Longformer", "gain", "from reading more"])
 

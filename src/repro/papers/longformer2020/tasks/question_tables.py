@@ -18,8 +18,7 @@ NOT_HERE = "not run here"  # a leaderboard scores hidden answers
 
 def questions(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 7's rows on TriviaQA and HotpotQA, without the control of classification."""
-    rows = table_7(context).drop(columns=AS_SHORT_SHOWN)
-    return rows[rows["task"].isin(NAMES[1:])].reset_index(drop=True)
+    return table_7(context, NAMES[1:]).drop(columns=AS_SHORT_SHOWN)
 
 
 def table_8(context: ArtifactContext) -> "pandas.DataFrame":
