@@ -50,7 +50,7 @@ def table_7(context: ArtifactContext, names: Sequence[str] = tuple(PRINTED)) -> 
 
 
 def metric_of(task: "Task") -> str:
-    """What our rows show: the paper averages the F1 of five seeds; ours is that of five folds together."""
+    """The metric of our rows. Where the paper averages the F1 of five seeds, ours is that of five folds together."""
     pooled = " (five folds pooled)" if getattr(task, "folds", False) else ""
     return PRINTED[task.printed]["metric"].removesuffix(" (mean of five seeds)") + pooled
 
