@@ -36,7 +36,7 @@ def filled(text: str) -> str:
     """The landing page, with each placeholder replaced by text made from the records."""
     with caching():
         for place, write in (("headline", headline), ("actions", actions), ("chart", gain.chart), ("lead", lead),
-                             ("cards", cards), ("papers", table), ("time", time),
+                             ("cards", cards), ("late", late), ("papers", table), ("time", time),
                              ("chapters that are missing", missing)):
             before, after = text.split(f"<!-- {place} -->")
             text = before + write() + after
@@ -65,6 +65,14 @@ def lead() -> str:
     done = sum(counted.values())
     return (f"So far, {done} of {every} claims are judged{size}" + f": {words}" * bool(words) + "."
             + f" The rest: {rest}." * bool(rest))
+
+
+def late() -> str:
+    """How many claims, and how many reproduced ones, had their criterion changed after their runs."""
+    changed = [one for one in claims() if one.late]
+    good, of = (tally(chosen).get(REPRODUCED, 0) for chosen in (changed, claims()))
+    return (f"For {len(changed)} of the {len(claims())} claims, {good} of the {of} reproduced ones among them, "
+            "we changed the criterion after seeing results.")
 
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:
