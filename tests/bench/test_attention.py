@@ -183,19 +183,6 @@ def test_bars_of_time():
         "N = 8,192, time: a core taken / idle": (3.5, 4, "at most")}
 
 
-def test_the_sentence_names_what_was_missed():
-    ratios = {"fast / slow": {"measured": 9.99, "wanted": 10, "bound": "at least"},
-              "equal": {"measured": 10, "wanted": 10, "bound": "at least"},
-              "time": {"measured": 1.91, "wanted": 1.9, "bound": "at most"},
-              "kept": {"measured": 1.9, "wanted": 1.9, "bound": "at most"}}
-    found = {"ratios": ratios, "environment": {"threads": 2}}
-    assert bench.verdict(found) == ("With 2 threads, 2 of 4 bars are met. Missed: fast / slow is 9.99, at least 10 "
-                                    "wanted; time is 1.91, at most 1.9 wanted.")
-    assert bench.verdict({"ratios": {"kept": ratios["kept"]}, "environment": {"threads": 1}}) == (
-        "With 1 thread, 1 of 1 bars are met.")
-    assert bench.verdict(None) == "not run: repro bench attention"
-
-
 def test_what_dense_attention_and_the_loop_take_is_told_of_one_length_and_pass():
     runs = [{"contender": name, "pass": which, "n": n, "seconds": spent * n * (1 + (which == "forward"))}
             for name, spent in (("dense, causal", 3.0), ("loop", 10.0), ("chunks", 2.0))

@@ -416,17 +416,6 @@ def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tup
             | {label: (one / other, most, "at most") for label, (one, other, most) in at_most.items() if one and other})
 
 
-def verdict(found: dict | None) -> str:
-    """A sentence: how many bounds a stored run meets, and which it misses and by how much."""
-    if found is None:
-        return "not run: repro bench attention"
-    missed = [f"{label} is {one['measured']:.2f}, {one['bound']} {one['wanted']:g} wanted"
-              for label, one in found["ratios"].items() if not met(one)]
-    threads = found["environment"]["threads"]
-    return (f"With {threads} thread{'s' * (threads != 1)}, {len(found['ratios']) - len(missed)} of "
-            f"{len(found['ratios'])} bars are met" + (". Missed: " if missed else "") + "; ".join(missed) + ".")
-
-
 def times(found: dict | None) -> dict[str, float | None]:
     """Two time ratios of a stored run at AT positions, forward and backward: dense causal attention to its floor, and
     the loop to chunks; None if there is no run."""
@@ -437,13 +426,6 @@ def times(found: dict | None) -> dict[str, float | None]:
     floor, = (one["seconds"] for one in found["notes"]["floors"]
               if (one["pattern"], one["pass"], one["n"]) == ("causal", PASSES[1], AT))
     return {"dense": spent["dense, causal"] / floor, "loop": spent["loop"] / spent["chunks"]}
-
-
-def met(ratio: dict) -> bool:
-    """Whether a ratio of a record meets its bound."""
-    if ratio["bound"] == "at most":
-        return ratio["measured"] <= ratio["wanted"]
-    return ratio["measured"] >= ratio["wanted"]
 
 
 def exponents(measured: dict) -> dict[str, float]:
