@@ -23,7 +23,7 @@ SPLITS = {"train": Split("two", "rows.parquet", rows="train", n_examples=2, coun
 
 def test_one_entry_is_a_corpus(declare):
     toy = declare(example_readers.labelled(id="id"), LABELLED, labels=("bad", "good"), splits=SPLITS)
-    assert (toy.content_kind, toy.is_text, toy.available()) == ("labelled text", False, True)
+    assert (toy.content_kind, toy.is_text, toy.available()) == ("labeled text", False, True)
     assert list(toy.examples("train")) == [LabelledText("x", "a b", 1), LabelledText("z", "d", 1)]
     assert list(toy.examples("validation")) == [LabelledText("y", "c", 0)]
     assert [(row.split, row.what, row.expected, row.found, row.ok) for row in toy.check()] == [
@@ -117,7 +117,7 @@ def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
 def test_the_wrong_kind_is_one_clear_line(declare):
     with pytest.raises(ReproError, match=r"synthetic-books contains text, not examples: read it with corpus\('synt"):
         corpus("synthetic-books").examples("train")
-    told = r"synthetic-documents contains examples \(labelled text\), not running text: .*\(SPLIT\), where SPLIT is"
+    told = r"synthetic-documents contains examples \(labeled text\), not running text: .*\(SPLIT\), where SPLIT is"
     for ask in (corpus("synthetic-documents").documents, corpus("synthetic-documents").stream):
         with pytest.raises(ReproError, match=told):
             ask("test")

@@ -1,4 +1,4 @@
-"""Pages in which tasks stand: every addition follows from its page, and the tasks are those of the pages."""
+"""Web pages that contain tasks: every addition follows from its page, and the tasks are those of the pages."""
 
 import random
 from collections import Counter

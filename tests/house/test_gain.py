@@ -77,11 +77,13 @@ def test_the_papers_gains_are_those_of_its_tables():
 def test_a_finding_appears_only_while_its_claims_have_their_verdicts(monkeypatch):
     from repro.study import paper
 
-    found = SimpleNamespace(verdict="reproduced", effect=-0.0312, control=0.0001, low=-0.05, high=-0.01)
+    found = SimpleNamespace(verdict="reproduced", effect=-0.0312, control=0.0001, low=-0.05, high=-0.01, room=0.09)
     monkeypatch.setattr(paper, "latest", lambda one: ("small", found))
-    monkeypatch.setattr(paper, "claim", lambda id: SimpleNamespace(expected=lambda: -0.048))
+    monkeypatch.setattr(paper, "claim", lambda id: SimpleNamespace(expected=lambda: -0.048, paper="toy2020"))
+    monkeypatch.setattr(paper, "declared", lambda kind: {"toy2020": SimpleNamespace(values=lambda: {"f1": 8.59})})
     told = paper.Finding("By {0.size:.1%} ({0.effect:+.1%}; {0.control:+.1%}), paper {0.paper_size:.0%}.",
                          {"toy": "reproduced"})
     assert told.written() == "By 3.1% (-3.1%; 0.0%), paper 5%."
+    assert paper.Finding("F1 {f1:.1f}, room {0.room:.0%}.", told.verdicts).written() == "F1 8.6, room 9%."
     found.verdict = "inconclusive"
     assert told.written() == ""

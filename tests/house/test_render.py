@@ -223,7 +223,8 @@ def test_the_headline_is_a_sentence_to_repeat_with_numbers_of_its_claims(page):
         "gemma-gain-normalized", "matched-wikitext-103-second-block", "table1-gain-disjoint", "gemma-own-state"))
     told = page[page.index("**A memory"):].split("\n")[0]
     assert f"Gemma 3 270M on books by {-gemma.effect:.1%}; with the memory of another" in told and other.high < 0
-    assert f"lowers it by {-short.effect:.1%} on articles" in told and f"{long.effect:+.1%}, which could" in told
+    assert f"lowers perplexity by {-short.effect:.1%} on articles" in told and f"no effect ({long.effect:+.1%};" in told
+    assert f"by a sixth lowers perplexity by {gemma.room:.1%}" in told
     assert max(gemma.high, short.high) < 0 < long.high and long.low < 0
 
 

@@ -101,10 +101,10 @@ def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(fr
     control = frame.iloc[[2]].assign(perplexity=90.0)
     with pytest.raises(ReproError, match="two points have source small, model baseline, overlap 5"):
         draw_table_curves(pandas.concat([frame, control]))
-    control = control.assign(model="baseline trained overlapped")
+    control = control.assign(model="baseline trained with overlap")
     small = lines(draw_table_curves(pandas.concat([frame, control])).axes[1])
     assert list(small["baseline"].get_ydata()) == [100, 98]
-    assert list(small["baseline trained overlapped"].get_ydata()) == [90]
+    assert list(small["baseline trained with overlap"].get_ydata()) == [90]
     assert len({line.get_color() for line in small.values()}) == 3
 
 

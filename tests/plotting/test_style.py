@@ -11,7 +11,7 @@ from repro.plotting import LiveCurve, draw_bars, draw_curves, draw_growth, draw_
 from repro.plotting.style import CYCLE, SERIES, canvas, colours, house, named, series
 
 FIGURES = {  # lines that stand together
-    "tables": ["baseline", "recurrent", "baseline trained overlapped"], "readers": READERS.values(),
+    "tables": ["baseline", "recurrent", "baseline trained with overlap"], "readers": READERS.values(),
     "writers": WRITERS.values(), "scales": ["paper", "small", "medium", "smoke"],
     "memory of attention": MEANING.values(), "recomputation": ["none", "layer", "window", "window+layer"],
     "losses": ["train loss", "validation loss", "test loss"], "cost": ["no dilation", "dilation 4 on 2 heads"],
@@ -25,7 +25,7 @@ def shown(axis):
 
 def test_a_line_belongs_to_the_longest_series_that_its_name_begins_with():
     assert series("recurrent, overlap 5") == "recurrent"
-    assert series("baseline trained overlapped, overlap 5") == "baseline trained overlapped"
+    assert series("baseline trained with overlap, overlap 5") == "baseline trained with overlap"
     assert series("dense, causal") == "dense, causal" and series("dense (reference)") == "dense"
     assert series("window+layer") == "window+layer"
     assert [series(name) for name in ("recurrently", "loops", "a baseline", "flex-like", "")] == [None] * 5

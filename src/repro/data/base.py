@@ -293,7 +293,8 @@ class Corpus:
                 n = part.n_documents if self.is_text else part.n_examples
                 digest.update(f"\n{split} {n} {self.generator.fingerprint()}".encode())
             if not self.is_text:
-                digest.update(f"\n{split} {part.rows} {self.content_kind} {self.read.settings} {self.labels}".encode())
+                kind = self.content_kind.replace("labeled", "labelled")  # as in the records
+                digest.update(f"\n{split} {part.rows} {kind} {self.read.settings} {self.labels}".encode())
             for path in self.paths(split):
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
         if self.normalise:

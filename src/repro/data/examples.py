@@ -28,7 +28,7 @@ class BadField(ReproError):
 class LabelledText:
     """A text, or a pair of texts, and its label (an index into `Corpus.labels`) or score (float)."""
 
-    kind: ClassVar[str] = "labelled text"
+    kind: ClassVar[str] = "labeled text"
     id: str
     text: str
     label: int | float

@@ -217,7 +217,7 @@ LABELLED = [
             "validation": Split("complete", "rte.parquet", rows="dev", n_examples=277, counts={"entailment": 146}),
         }),
     Corpus(
-        "mrpc", "Microsoft Research data licence, for research (not checked)",
+        "mrpc", "Microsoft Research data license, for research (not checked)",
         "microsoft.com/download id 52398, by way of a public copy", folder="gpt1-tasks",
         read=rows.labelled(text="sentence1", pair="sentence2"), labels=("different", "paraphrase"),
         splits={
@@ -523,11 +523,11 @@ IMAGES_AND_SOUND = [
                 for split, n in synthetic_sound.SIZES.items()}),
 ]
 
-# Pages in which tasks stand, and each of these tasks by itself.
+# Web pages that contain tasks, and each of these tasks by itself.
 PAGES = Corpus(
     "synthetic-web", "MIT, written by this package", "embedded", read=readers.generated_books,
     generator=synthetic_web.WEB["pages"],
-    splits={split: Split("pages in which tasks stand", n_documents=n) for split, n in synthetic_web.SIZES.items()})
+    splits={split: Split("web pages that contain tasks", n_documents=n) for split, n in synthetic_web.SIZES.items()})
 WEB_TASKS = [
     Corpus(
         f"synthetic-{kind.replace(' ', '-')}", "MIT, written by this package", "embedded", read=rows.generated[row],

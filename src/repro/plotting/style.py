@@ -33,7 +33,7 @@ SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # contrast of shades with white; with black i
 
 # The name of a line decides its color in every figure: "recurrent, overlap 5" belongs to the series "recurrent".
 SERIES = {
-    "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
+    "baseline": BLUE, "recurrent": RED, "baseline trained with overlap": SKY, "baseline with overlap": SKY,
     "live model": BLUE, "transformer": PINK, "lstm": BROWN,
     "paper": GREY, "smoke": ORANGE, "small": GREEN, "pretrained": RED, "medium": PURPLE,
     "train": BLUE, "validation": ORANGE, "test": PINK,

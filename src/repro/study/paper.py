@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from string import Formatter
 from types import SimpleNamespace
 
 from repro.markup import written
@@ -15,8 +16,9 @@ class Finding:
     """A sentence with the outcome of some claims. It appears only while all of them have the verdicts in `verdicts`.
 
     text: refers to a claim by its position in `verdicts`, as in `{0.effect:+.1%}`. `paper` is the paper's effect,
-    `control` the control's effect, and `low` and `high` are the ends of the interval. `size`, `paper_size` and
-    `control_size` are the same effects without a sign.
+    `control` the control's effect, `low` and `high` are the ends of the interval, and `room` is what there was to
+    gain. `size`, `paper_size` and `control_size` are the same effects without a sign. A name without a position, as in
+    `{f1:.1f}`, is one of `Paper.values` of the papers of these claims.
     """
 
     text: str
@@ -27,11 +29,22 @@ class Finding:
         found = {id: latest(claim(id))[1] for id in self.verdicts}
         if {id: one.verdict for id, one in found.items()} != self.verdicts:
             return ""
-        return self.text.format(*(_numbers(one, claim(id).expected()) for id, one in found.items()))
+        numbers = [_numbers(one, claim(id).expected()) for id, one in found.items()]
+        return self.text.format(*numbers, **self._named())
+
+    def _named(self) -> dict[str, "Number"]:
+        """The values that the text names, if it names any."""
+        fields = [field for _, field, _, _ in Formatter().parse(self.text) if field]
+        if all(field[0].isdigit() for field in fields):
+            return {}
+        known = declared(Paper)
+        return {name: Number(value) for paper in {claim(id).paper for id in self.verdicts}
+                for name, value in known[paper].values().items()}
 
 
 def _numbers(found: Verdict, paper: float | None) -> SimpleNamespace:
-    values = {"effect": found.effect, "paper": paper, "control": found.control, "low": found.low, "high": found.high}
+    values = {"effect": found.effect, "paper": paper, "control": found.control, "low": found.low, "high": found.high,
+              "room": found.room}
     known = {name: Number(value) for name, value in values.items() if value is not None}
     sizes = {name.replace("effect", "") + "_size": Number(abs(value)) for name, value in known.items()}
     return SimpleNamespace(**known, **{name.lstrip("_"): value for name, value in sizes.items()})
@@ -57,6 +70,7 @@ class Paper:
     weights: Callable[[], float] | None = None  # of its largest model, in millions, as printed; None: not printed
     says: str = ""  # what it claims, in a sentence
     finding: Finding = Finding("")  # our outcome; its claims are the rows of the card
+    values: Callable[[], dict[str, float]] = dict  # numbers from records that a finding names and no claim has
     headline: Finding = Finding("")  # what to remember; the landing page opens with the first paper's that has one
 
     @property

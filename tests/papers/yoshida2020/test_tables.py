@@ -55,7 +55,7 @@ def test_learning_curves_keep_the_control_apart_from_the_baseline():
         one.curves = {"validation_loss": [[0, float(height)], [1, float(height)]]}
     drawn = draw_curves(learning_curves(records)).axes[0].lines
     assert {line.get_label(): line.get_ydata()[0] for line in drawn} == {
-        "baseline, overlap 0": 0, "recurrent, overlap 0": 1, "baseline trained overlapped, overlap 0": 2}
+        "baseline, overlap 0": 0, "recurrent, overlap 0": 1, "baseline trained with overlap, overlap 0": 2}
     assert len({line.get_color() for line in drawn}) == 3
     with pytest.raises(ReproError, match="'baseline, overlap 0' comes twice"):
         draw_curves(learning_curves([*records, records[0]]))
@@ -119,7 +119,7 @@ def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
     assert printed["paper", 0.0] == pytest.approx(100 * (30.47 - 29.01) / 30.47, abs=0.01)
     assert {key: round(value, 6) for key, value in points.items() if key[0] != "paper"} == {
         ("recurrent", 0.0): 10, ("module masked out", 0.0): 1, ("recurrent, first block", 0.0): 30,
-        ("recurrent", 16.7): 20, ("against a baseline trained overlapped", 16.7): round(100 * (1 - 0.8 / 0.85), 6),
+        ("recurrent", 16.7): 20, ("vs. baseline trained with overlap", 16.7): round(100 * (1 - 0.8 / 0.85), 6),
         ("module masked out", 16.7): -2, ("another document's state", 16.7): -10}
     alone = frame[(frame["name"] == "module masked out") & (frame["overlap"] == 0)].iloc[0]
     assert alone[["low", "high"]].isna().all()  # only the sum was kept

@@ -27,7 +27,8 @@ def grid(scale: str) -> list[dict]:
 
 
 EXPERIMENT = Experiment(
-    name="choose-recipe", paper="yoshida2020", summary="Optimizers and rates, tried on few tokens of the base model's.",
+    name="choose-recipe", paper="yoshida2020",
+    summary="Short trials of optimizers and learning rates for the base model.",
     config=gpt2_mini.Config, scales={scale: gpt2_mini.SCALES[scale] | SHORT[scale] for scale in SHORT}, grid=grid,
     execute=gpt2_mini.execute, estimate=gpt2_mini.estimate, reads=lambda config: config.tokeniser_corpora)
 TAKEN = "chosen for the base model"

@@ -406,7 +406,7 @@ RATES = Experiment(
                                                            {"epochs": LONGER_EPOCHS}))
                         for variant, rates in some.items() for rate in rates for task in TRIED_ON])
 EXPERIMENT = Experiment(
-    name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without parts of it.",
+    name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks: full recipe and ablations.",
     execute=execute,
     grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained, revision=1,
     scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": SMALL | {"learning_rate": None},

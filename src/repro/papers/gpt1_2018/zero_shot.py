@@ -229,7 +229,7 @@ def grid(scale: str) -> list[dict]:
 
 EXPERIMENT = Experiment(
     name="zero-shot-gpt", paper="gpt1_2018", config=Config, grid=grid, execute=execute, estimate=estimate,
-    summary="Tasks without fine-tuning, asked of GPT during pre-training.",
+    summary="Zero-shot tasks at checkpoints of GPT's pre-training.",
     needs=lambda config: [base_of(config)], reads=lambda config: base_of(config).tokeniser_corpora,
     scales={"smoke": {"train_examples": 400}, "small": {}})
 register(EXPERIMENT)

@@ -172,7 +172,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     compared = runs_of_sizes(SMALLEST, LARGEST, having=field)
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
-        sentence=f"A larger model {verb or f'does better on {on}'}, without training for it.",
+        sentence=f"A larger model {verb or f'does better zero-shot on {on}'}.",
         where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
         measure=between(LARGEST, SMALLEST, score, control),
@@ -202,13 +202,13 @@ register(
     larger("text8", "text8", "text8_bits_per_character", "text8",
            lambda record: nats(record, "text8", per="n_bytes", times=1 / log(2)), "text8", unit="stretch",
            unit_shown="bits per character"),
-    larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "naming the last words of LAMBADA",
+    larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "predicting LAMBADA's last words",
            lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy",
-           verb="names more of the last words of LAMBADA", **ACCURACY),
+           verb="predicts more of LAMBADA's last words zero-shot", **ACCURACY),
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
-             verb=f"fills in more of the {kind} left out of books, beyond picking the most frequent candidate",
+             verb=f"fills in more missing {kind} zero-shot, compared with always picking the most frequent candidate",
              criterion_before="its units were questions, and its control used other clozes",
              **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
@@ -274,9 +274,9 @@ def step(smaller: str, larger: str) -> Claim:
     return Claim(
         id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
         about=(BITS.id, TABLE.id), unit="document", direction="lower", unit_shown="% of the loss",
-        sentence=f"The {names[0]} of four sizes does better than the {names[1]} on four texts that neither was "
-                 f"trained for (the paper's {larger} and {smaller}).",
-        short=f"The {names[0]} of four sizes beats the {names[1]}.",
+        sentence=f"The {names[0]} of four models does better zero-shot than the {names[1]} on four texts (the paper's "
+                 f"{larger} and {smaller}).",
+        short=f"The {names[0]} of four models beats the {names[1]}.",
         where=lambda config: all(getattr(config, name, None) for name in ("wikitext103", "enwik8", "text8")) and (
             ends(config) or alone(config)),
         measure=lambda records: Measured(*shares(larger, smaller, records)),
@@ -293,7 +293,7 @@ COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
 register(
     Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
-          sentence="A larger model answers more questions about a text, without training for it.",
+          sentence="A larger model answers more questions about a text zero-shot.",
           short="Larger models answer more questions about a text.",
           where=runs_of_sizes(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),

@@ -144,7 +144,7 @@ def estimate(config):
 
 
 EXPERIMENT = Experiment(
-    name="zero-shot-gemma", paper=PAPER, summary="Gemma 3 270M on tasks without training for them.", config=Config,
+    name="zero-shot-gemma", paper=PAPER, summary="Gemma 3 270M on zero-shot tasks.", config=Config,
     scales={"pretrained": {}}, grid=grid, execute=execute, estimate=estimate)
 
 

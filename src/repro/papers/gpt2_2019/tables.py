@@ -394,7 +394,7 @@ OF = {"paper": PAPER, "chapter": CHAPTER}
 TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
                    title="The four sizes: weights as printed (counted with GPT's vocabulary), as released, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
-                 title="Language modeling without fine-tuning, by model size",
+                 title="Zero-shot language modeling, by model size",
                  look_for=f"Ours represent the paper's sizes; {BASE} is the base model of this study, trained longer "
                           "and on other text. For LAMBADA accuracy, stop words are excluded: at small as first "
                           "tokens, elsewhere as whole words. WikiText-2 and WikiText-103 have the same test articles, "
@@ -413,9 +413,9 @@ TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name,
                 source="Sections 2 to 4", build=in_text, title="Results that the paper reports in its text, and ours",
                 shows=("corpus", "reading", "questions", "articles", "translations", "translations_back"))
 FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
-                    kind="figure", title="Scores on tasks without training for them, by model size",
+                    kind="figure", title="Zero-shot scores, by model size",
                     look_for="If larger models answer better, a line rises with the number of weights. A flat line "
-                             "near zero means that no size here does the task.",
+                             "near zero means that no model here does the task.",
                     shows=("reading", "articles", "questions", "translations", "translations_back"))
 BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
                    build=accuracies_by_size, title="Accuracy on texts that no model was trained on, by model size",
@@ -424,10 +424,10 @@ BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name
                    shows=("corpus", "names", "nouns"))
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
                     kind="figure", title="Loss on training text and on held-out text, by model size",
-                    look_for="If a size underfits, both of its losses are close together. A growing gap means that "
+                    look_for="If a model underfits, both of its losses are close together. A growing gap means that "
                              "larger models begin to memorize.")
 BITS = Artifact(id="gpt2_2019-table3-bits", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
                 build=bits_by_size, title="Bits on texts that no model was trained on, by model size",
                 look_for="If larger models predict unseen text better, a line falls to the right. Compare slopes: our "
-                         "sizes are far to the left of the paper's.")
+                         "models are far to the left of the paper's.")
 register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, BITS, FIGURE_4)

@@ -1,4 +1,4 @@
-"""A language model on the sets of Table 3 and section 3, without training for any of them.
+"""A language model on the sets of Table 3 and section 3, zero-shot.
 
 Controls: an untrained model of the same size, on a part of each set, and the token frequencies of the training text,
 which ignore the context. Translations are from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` they are
@@ -325,7 +325,7 @@ def estimate(config):
 
 
 EXPERIMENT = Experiment(
-    name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size, on sets that it was not trained for.",
+    name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size on zero-shot tasks.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     needs=lambda config: [] if config.size == FREQUENCIES else [model_run(config)],
     reads=lambda config: dict.fromkeys([*filter(None, (getattr(config, name) for name in fields_of(config))),

@@ -70,7 +70,7 @@ def contexts(row: Any) -> Iterator[str]:
     elif hasattr(row, "text"):
         yield row.text
     else:
-        raise ReproError(f"an example of kind '{row.kind}' has no context to count; choose a corpus of labelled texts "
+        raise ReproError(f"an example of kind '{row.kind}' has no context to count; choose a corpus of labeled texts "
                          "or of questions about paragraphs.")
 
 

@@ -13,7 +13,7 @@ from repro.study import RunConfig
 if TYPE_CHECKING:
     import pandas
 
-OPEN = "no value known to us"
+OPEN = "not stated"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,12 @@ from repro.papers.yoshida2020.claims.effects import (
     printed_overlap,
     room_of_overlap,
 )
+from repro.papers.yoshida2020.perplexity.finetuning import SECOND
 from repro.papers.yoshida2020.perplexity.matched import ARTIFACT, EVALUATION
 from repro.papers.yoshida2020.perplexity.tables import FIRST, row_kind
 from repro.study import Assay, Claim
+
+NAMES = {"wikitext-103": "WikiText-103", "pg19-subset": "books of PG-19"}
 
 
 def of_text(corpus: str, *points: tuple[str, bool]):
@@ -27,9 +30,8 @@ def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
         experiment=EVALUATION.name, about=(ARTIFACT.id,), unit=unit, direction="lower", relative=True,
         unit_shown="in perplexity",
         family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
-        sentence=f"On {corpus}, in short windows (at which overlap gains the paper's 10% on articles), the recurrent "
-                 f"model with its module at the {place} block has a lower test perplexity than the baseline, both "
-                 "without overlap.",
+        sentence=f"On {NAMES[corpus]}, in windows of {SECOND['small']['window']} tokens without overlap, the recurrent "
+                 f"model (module at the {place} block) has a lower test perplexity than the baseline.",
         short=f"In short windows recurrence helps ({'books' if unit == 'book' else 'articles'}, {place} block).",
         where=of_text(corpus, (FIRST if first else "recurrent", False), ("baseline", False)),
         measure=first_gain if first else gain, paper_effect=printed(table, *both(0)),

@@ -11,7 +11,7 @@ from typing import Any
 from repro.markup import bounded, signed
 from repro.papers.yoshida2020.perplexity import finetuning, pg19
 from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.perplexity.tables import FIRST, compare, module_effect, row_kind
+from repro.papers.yoshida2020.perplexity.tables import FIRST, NO_MODULE, compare, module_effect, row_kind
 from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
@@ -44,8 +44,8 @@ def matched_table(context):
                                   ("recurrent", found["recurrent", False]), (FIRST, found[FIRST, False])):
                 value = compare(records, base, "test") if records and base else None
                 row[name] = bounded(*value, "+.1%") if value else NOT_RUN
-            for name, records in (("module", found["recurrent", False]), ("module, first block", found[FIRST, False])):
-                row[name] = signed(module_effect(records), ".2%") if records else NOT_RUN
+            for place, records in (("", found["recurrent", False]), (", first block", found[FIRST, False])):
+                row[f"vs. {NO_MODULE}{place}"] = signed(module_effect(records), ".2%") if records else NOT_RUN
             rows.append(row)
     return pandas.DataFrame(rows)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.markup import signed
 from repro.pages import Metric, metric
-from repro.papers.yoshida2020.perplexity.tables import change, compare, module_effect, perplexity, row_kind
+from repro.papers.yoshida2020.perplexity.tables import NO_MODULE, change, compare, module_effect, perplexity, row_kind
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
@@ -160,7 +160,8 @@ def variation_table(context: ArtifactContext,
     """Each variation on disjoint windows next to the paper's module, then the models tested with overlap.
 
     variations: scale -> name of the row -> the settings that it changes in the first row. "change" is relative to the
-    first row with the same overlap, paired over documents; "module" compares with the module masked out.
+    first row with the same overlap, paired over documents; the last column compares with the
+    same model with its module masked out.
     """
     import pandas
 
@@ -175,5 +176,5 @@ def variation_table(context: ArtifactContext,
                 changed = "–" if name == first else change(records, others, split="validation")
                 rows.append({"scale": scale, "variation": name, "validation": perplexity_cell(records, "validation"),
                              "change": "the same here" if config == compared and name != first else changed,
-                             "module": signed(module_effect(records), ".2%") if records else NOT_RUN})
+                             f"vs. {NO_MODULE}": signed(module_effect(records), ".2%") if records else NOT_RUN})
     return pandas.DataFrame(rows)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from repro.evaluation import Interval
 
 SPLITS = ("validation", "test")
-CONTROL = "baseline trained overlapped"
+CONTROL = "baseline trained with overlap"
+NO_MODULE = "same model, module masked"
 CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, with another document's h_prev
 LITERAL = "recurrent, as in the paper"  # at a scale whose own module differs from the paper's
 UNSCALED = "recurrent, not normalized"  # at a scale whose own module is normalized
@@ -113,9 +114,9 @@ def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: the recurrent model's perplexity minus the baseline's, in % of the baseline's.
 
-    "against the control": compared with a baseline trained with the same overlap. "module": compared with the same
-    model with its module masked out, on test text if the masked model has read it, else on validation text. The model
-    with its module at the first block has the same columns.
+    "vs. baseline trained with overlap": compared with a baseline trained with the same overlap. "vs. same model, module
+    masked": compared on test text if the masked model has read it, else on validation text. The model with its module
+    at the first block has the same columns.
     """
     import pandas
 
@@ -145,13 +146,14 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
 
 
 def _beside(context: ArtifactContext, scale: str, share: float, model: str, of: str) -> dict:
-    """The cells of `gains` that put a gain in perspective: against the control, and the effect of the module."""
+    """The cells of `gains` that put a gain in perspective: against a baseline trained with overlap, and the effect
+    of the module."""
     records, cells = _at(context, scale, model, share), {}
     if any(row_kind(config) == CONTROL for config in context.plan(scale)):
         control = _at(context, scale, CONTROL, share)
-        cells[f"{heading(scale)}: test{of}, against the control"] = (
+        cells[f"{heading(scale)}: test{of}, vs. {CONTROL}"] = (
             bounded(*compare(records, control, "test"), "+.1%") if records and control else records and control)
-    cells[f"{heading(scale)}: module{of}"] = records and signed(module_effect(records), ".2%")
+    cells[f"{heading(scale)}: vs. {NO_MODULE}{of}"] = records and signed(module_effect(records), ".2%")
     return cells
 
 
@@ -184,7 +186,7 @@ def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
 
 # The marks in the figure of gains: a kind of model, the losses that count, and the model it is compared with.
 GAINS = {"recurrent": ("recurrent", "nll", "baseline"), FIRST: (FIRST, "nll", "baseline"),
-         "against a baseline trained overlapped": ("recurrent", "nll", CONTROL),
+         f"vs. {CONTROL}": ("recurrent", "nll", CONTROL),
          "module masked out": ("recurrent", "nll_masked", "baseline"),
          "another document's state": ("recurrent", "nll_other_document", "baseline")}
 

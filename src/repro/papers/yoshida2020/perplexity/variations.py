@@ -45,7 +45,7 @@ def variations(scale: str) -> dict[str, dict[str, Any]]:
     for positions in ("all", "passed"):
         rows[f"trained on disjoint windows, tested with overlap {sixth}, {positions} positions pooled"] = {
             "overlap": sixth, "train_overlap": 0, "test_positions": positions}
-    return rows | {f"trained on such windows, tested with overlap {sixth}, all positions pooled": {"overlap": sixth}}
+    return rows | {f"trained and tested with overlap {sixth}, all positions pooled": {"overlap": sixth}}
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
