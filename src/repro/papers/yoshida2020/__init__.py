@@ -23,12 +23,12 @@ from repro.study.paper import Finding, Paper
 from repro.study.registry import register
 
 __all__ = ["answered", "asked", "by_window", "change_without", "deviations", "distance_names", "evaluate",
-           "larger_window", "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other",
-           "padded", "propagation_records", "reach_by_reader", "row_kind", "side_by_side", "states_of_others",
-           "trained"]
+           "hotpotqa_numbers", "larger_window", "layer_weights", "learning_curves", "learning_rates", "mean_over_books",
+           "own_and_other", "padded", "propagation_records", "reach_by_reader", "row_kind", "side_by_side",
+           "states_of_others", "trained"]
 
 
-def values() -> dict[str, float]:
+def hotpotqa_numbers() -> dict[str, float]:
     """On HotpotQA at `small`: `changed` of `asked` answers change if the vector is removed, at the first seed; `f1` of
     the baseline, in %."""
     table = artifact("yoshida2020-hotpotqa-windows").render("small", also=()).table
@@ -44,7 +44,7 @@ register(Paper(
     weights=lambda: 124,  # millions, in the GPT-2 to which it adds recurrence
     says="Passing a summary of each window to the next lowers a pretrained model's perplexity, even where windows "
          "overlap.",
-    values=values,
+    values=hotpotqa_numbers,
     finding=Finding(
         "In windows of 64 tokens, one of our memory modules lowers the perplexity of Gemma 3 270M on "
         "books by {0.size:.1%} and brings its continuations {1.size:.1%} closer to the topic of their context (paper: "
