@@ -392,7 +392,7 @@ def rounded(value: float, digits: int) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
-                   title="The four sizes: weights as printed (counted with GPT's vocabulary), as released, and ours")
+                   title="The four models: weights as printed (counted with GPT's vocabulary), as released, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
                  title="Zero-shot language modeling, by model size",
                  look_for=f"Ours represent the paper's sizes; {BASE} is the base model of this study, trained longer "
