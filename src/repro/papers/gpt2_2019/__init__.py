@@ -10,7 +10,7 @@ __all__ = ["PROMPTS"]
 
 
 def values() -> dict[str, float]:
-    """Of the largest model at `small`: `wikitext103` and `lambada`, its perplexities, and `lambada_accuracy` in %."""
+    """The largest model at `small`: its perplexities `wikitext103` and `lambada`, and `lambada_accuracy` in %."""
     names = {"wikitext103": "wikitext103_word_perplexity", "lambada": "lambada_perplexity",
              "lambada_accuracy": "lambada_accuracy_stop_words_percent"}
     return {name: metric("zero-shot-gpt2", one, size="1542M", text="all").value for name, one in names.items()}
