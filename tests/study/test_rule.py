@@ -300,13 +300,15 @@ def test_the_control_has_to_be_exceeded():
     assert found.verdict == "reproduced, smaller", "an effect counts as far as it exceeds its control"
     found = judge(clear, "higher", paper_effect=0.1, control=effects(0.1, 0.002))
     assert found.verdict == "not reproduced"
-    assert found.text.endswith("; no more than its control; without the mechanism +0.1")
+    assert found.text.endswith(
+        "; no more than its control; without the mechanism +0.1, beyond that 0 [-0.000589, +0.000589]")
     found = judge(clear, "higher", control=effects(0.1, 0.002))
     assert (found.verdict, found.reason) == ("not testable here", "the control shows it too"), "no effect to fall below"
     for sign, direction in ((1, "higher"), (-1, "lower")):
         found = judge(sign * clear, direction, control=sign * effects(0.15, 0.001))
         assert found.verdict == "not reproduced" and found.text.startswith(f"{sign * 0.1:+.3g} [")
-        assert found.text.endswith(f"]; no more than its control; without the mechanism {sign * 0.15:+.3g}")
+        assert f"]; no more than its control; without the mechanism {sign * 0.15:+.3g}, beyond that " in found.text
+        assert found.beyond == pytest.approx(sign * -0.05)
     one_number = judge(clear, "higher", control=[[0.04], [0.05], [0.06]])
     assert one_number.verdict == "reproduced" and one_number.control == pytest.approx(0.05)
     assert judge(1 + clear, "higher", null=1, control=1 + clear / 2).verdict == "reproduced", "0 for their difference"
@@ -383,7 +385,7 @@ def test_beyond_a_limit_there_is_no_opposite():
 def test_opposite_needs_an_interval_wholly_on_the_other_side():
     found = judge(effects(-0.01, 0.02), "higher", paper_effect=0.1, control=effects(0.0, 0.001))
     assert found.low < 0 < found.high and found.verdict == "not reproduced"
-    assert "no effect" in found.text
+    assert "no clear effect" in found.text
 
 
 def test_effects_are_held_against_the_null():
@@ -422,7 +424,8 @@ def test_doubt_in_nothing_but_interaction_is_doubt():
 def test_words_in_a_unit():
     found = judge(effects(-0.0234, 0.01), "lower", paper_effect=-0.04, control=effects(0.001, 0.001))
     assert replace(found, style="ratio", unit="in loss").text == (
-        f"-2.34% [{found.low:+.2%}, {found.high:+.2%}] in loss; without the mechanism +0.10%")
+        f"-2.34% [{found.low:+.2%}, {found.high:+.2%}] in loss; without the mechanism +0.10%, "
+        f"beyond that -2.44% [{found.beyond_low:+.2%}, {found.beyond_high:+.2%}]")
     assert found.text.startswith("-0.0234 [-0.0")
 
 

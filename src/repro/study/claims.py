@@ -169,15 +169,14 @@ class Claim(Based):
         return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
     def sharing(self, scale: str, results: Path | str | None = None) -> int:
-        """The number of claims in its family that share the error of 5%: the testable ones or, for a claim that is not
-        testable itself, all with enough runs and seeds. 1 without a family, and while the claim lacks runs or seeds."""
+        """The number of claims in its family with which it shares the error of 5% (Holm), of those with enough runs and
+        seeds. 1 without a family, and while the claim lacks runs or seeds."""
         found = self._of_scale(scale, results)
         if not self.family or found.verdict not in (*DECIDED, NOT_TESTABLE):
             return 1
         members = [one for one in claims() if one.family == self.family and scale in one.scales and one.id != self.id]
         every = [found, *(one._of_scale(scale, results) for one in members)]
-        return holm([one.p for one in every if one is found or one.verdict in (*DECIDED, NOT_TESTABLE)
-                     and (one.testable or not found.testable)])[0]
+        return holm([one.p for one in every if one.verdict in (*DECIDED, NOT_TESTABLE)])[0]
 
     @cached
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
@@ -201,7 +200,7 @@ class Claim(Based):
             found = self.judge(chosen, positive, family)
             common = {record.seed for record in chosen}
             more = next(seed for seed in range(len(common) + 1) if seed not in common)
-            reasons = filter(None, (mixed((*chosen, *positive)), found.verdict == OPEN and "for one more seed"))
+            reasons = filter(None, (mixed(chosen), found.verdict == OPEN and "for one more seed"))
             again = (f"repro run {name} --scale {scale} --seed {more}",) if found.verdict == OPEN else ()
             _verdicts[key] = replace(found, because=(*found.because, *reasons), commands=again)
         return _verdicts[key]
@@ -291,7 +290,8 @@ _verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) 
 
 def _as_shares(verdict: Verdict, sign: int) -> Verdict:
     """Turn a verdict on logs of a ratio into one on the relative change; `sign` is that of the claimed side."""
-    ends = {name: getattr(verdict, name) for name in ("effect", "low", "high", "paper_effect", "control", "null")}
+    ends = {name: getattr(verdict, name) for name in (
+        "effect", "low", "high", "paper_effect", "control", "beyond", "beyond_low", "beyond_high", "null")}
     sizes = {name: getattr(verdict, name) for name in ("detectable", "room", "paper_room", "expected", "bar")}
     return replace(verdict, **{name: value if value is None else expm1(value) for name, value in ends.items()},
                    **{name: value if value is None else sign * expm1(sign * value) for name, value in sizes.items()})

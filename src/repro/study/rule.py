@@ -52,6 +52,9 @@ class Verdict:
     exact: bool = False  # no randomness is involved: low and high equal the effect
     paper_effect: float | None = None
     control: float | None = None  # the mean effect without the mechanism
+    beyond: float | None = None  # the mean effect minus the control; None without a control
+    beyond_low: float | None = None
+    beyond_high: float | None = None
     null: float = 0.0
     room: float | None = None  # how far the assay moved the score
     paper_room: float | None = None  # how far it moves the score in the paper
@@ -91,6 +94,8 @@ class Verdict:
             sizes["size"] = self.write(abs(self.paper_effect - self.null)).removeprefix("+") + beyond
         if self.control is not None:
             sizes["control"] = self.write(self.control)
+            ends = "" if self.exact else " [{}, {}]".format(*map(self.write, (self.beyond_low, self.beyond_high)))
+            sizes["beyond"] = self.write(self.beyond) + ends
         why = "; ".join(self.because).format(**sizes)
         return "; ".join(filter(None, (self.note, f"{self.reason}: {why}" if self.reason and why else why)))
 
@@ -150,7 +155,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     >>> effects = [[-0.031, -0.027, -0.040], [-0.035, -0.022, -0.038], [-0.029, -0.030, -0.036]]
     >>> control = [[0.001, -0.002, 0.000], [0.002, 0.001, -0.001], [-0.001, 0.000, 0.001]]  # (seeds, documents)
     >>> print(judge(effects, "lower", paper_effect=-0.05, control=control, room=0.08).text)
-    -0.032 [-0.0465, -0.0175]; without the mechanism +0.000111
+    -0.032 [-0.0465, -0.0175]; without the mechanism +0.000111, beyond that -0.0321 [-0.047, -0.0172]
     """
     import numpy as np
 
@@ -217,17 +222,21 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     if paper and paper_room and room and room > 0 and verdict not in (OPEN, NOT_TESTABLE):
         ours, theirs = (written(share, ".0%") for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the positive control's gain, {theirs} in the paper")
-    because += ["without the mechanism {control}"] * (control is not None)
+    because += ["without the mechanism {control}, beyond that {beyond}"] * (control is not None)
     exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())
     unsure = effects.size == 1 < seeds  # a single number from one seed has no spread
     effect = float(effects[0, 0] if exact else effects.mean())
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
+    minus = {}
+    if beyond:
+        ends = [sign * float(end) for end in (beyond.low, beyond.high)[::sign]]
+        minus = {"beyond": round(sum(ends) / 2, 15), "beyond_low": ends[0], "beyond_high": ends[1]}
     return Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
                    testable=verdict != OPEN and not no_room and whole not in noisy, exact=exact and not unsure,
                    detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
                    paper_room=paper_room, expected=expected, bar=bar,
                    control=None if control is None else float(control.mean()), n_seeds=len(effects), n_units=n_units,
-                   n_blocks=claimed.shape[1] if stretches else 0,
+                   n_blocks=claimed.shape[1] if stretches else 0, **minus,
                    p=1.0 if unsure else max(one.p for one in intervals), because=tuple(because))
 
 
@@ -268,7 +277,7 @@ def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | N
     if not alone:
         return "no more than its control"
     if whole.high >= 0:
-        return "no effect"
+        return "no clear effect"
     if without is None:
         return "beyond the limit of {null}" if null else "opposite, and no control was run"
     return "opposite" if _interval(without - claimed / 2, family).low > 0 else "no effect of the mechanism"

@@ -246,21 +246,6 @@ def test_the_papers_room_is_what_overlap_gains_its_baseline(name, fewer, more):
     assert claim(f"yoshida2020-{name}").assay.paper() == pytest.approx(log(fewer / more))
 
 
-def test_two_rows_of_the_variations_are_judged_against_themselves_without_what_they_carry():
-    every, first = (claim(f"yoshida2020-variations-{name}-layer") for name in ("every", "first"))
-    for one, row in ((every, {"insert": "every"}), (first, {"insert_layer": 0})):
-        where, = (config for config in one.plan("small") if one.where(config))
-        assert where == one.plan("small")[0].model_copy(update=row)
-        assert (one.seeds, one.family, one.criterion_before[:5]) == (3, every.family, "none:")
-    assert "smoke" not in first.scales
-    found = every.judge([record("recurrent", ratio, seed=seed, nll_masked=1.0, nll_other_document=0.99) for seed, ratio
-                         in enumerate((0.9, 0.91, 0.89))])
-    assert found.effect == pytest.approx((0.9 * 0.91 * 0.89)**(1 / 3) / 0.99 - 1), "the better of the two"
-    assert found.verdict == "reproduced"
-    assert every.judge(seeds("recurrent", (1.0,) * 3, nll_masked=1.0, nll_other_document=0.95)
-                       ).verdict == "not reproduced", "another document's state does better"
-
-
 def test_printed_effects_are_those_of_the_tables():
     assert printed(TABLE1, ("recurrent", 0), ("baseline", 0))() == pytest.approx(log(29.01 / 30.47))
     assert printed(TABLE2, ("recurrent", 5), ("baseline", 75))() == pytest.approx(log(128.78 / 128.46))
