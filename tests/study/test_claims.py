@@ -292,6 +292,17 @@ def test_runs_of_one_seed_on_different_machines_are_told():
         "mixed hardware (seed 0 on A100 and AMD EPYC and Intel Xeon; seed 1, 2 on AMD EPYC and NVIDIA H200)")
 
 
+def test_runs_that_are_compared_across_machines_alone_are_a_caution():
+    def made(seed, device):
+        return SimpleNamespace(seed=seed, environment={"device": device, "cpu": "AMD EPYC"})
+
+    apart = [made(5, "cpu"), made(5, "NVIDIA H100"), made(6, "cpu"), made(6, "NVIDIA H100")]
+    assert mixed(apart) == "caution: compared across hardware (seed 5, 6 on AMD EPYC and NVIDIA H100)"
+    assert mixed([*apart, made(6, "cpu")]).startswith("mixed hardware")
+    assert mixed([*apart, made(7, "cpu"), made(7, "cpu")]).startswith("mixed hardware")
+    assert mixed([made(5, "cpu"), made(6, "NVIDIA H100")]) == "", "nothing is compared within a seed"
+
+
 def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)

@@ -272,17 +272,18 @@ class Claim(Based):
 
 def mixed(records: Sequence[Record]) -> str:
     """The seeds whose runs come from several kinds of machine, which round differently, with these kinds; "" if there
-    are none."""
-    kinds: dict[int, set[str]] = {}
+    are none. It is a caution if no two runs of a seed share a kind: then machines differ wherever runs are compared."""
+    kinds: dict[int, list[str]] = {}
     for record in records:
         made = record.environment
-        kinds.setdefault(record.seed, set()).add(made["cpu"] if made["device"] == "cpu" else made["device"])
+        kinds.setdefault(record.seed, []).append(made["cpu"] if made["device"] == "cpu" else made["device"])
     seeds: dict[str, list[str]] = {}  # names of machines -> seeds, the lowest seed first
     for seed, found in sorted(kinds.items()):
-        if len(found) > 1:
-            seeds.setdefault(" and ".join(sorted(found)), []).append(str(seed))
+        if len(set(found)) > 1:
+            seeds.setdefault(" and ".join(sorted(set(found))), []).append(str(seed))
     told = "; ".join(f"seed {', '.join(of)} on {names}" for names, of in seeds.items())
-    return f"mixed hardware ({told})" if told else ""
+    apart = all(len(set(found)) == len(found) > 1 for found in kinds.values())
+    return f"{'caution: compared across hardware' if apart else 'mixed hardware'} ({told})" if told else ""
 
 
 _verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) -> verdict
