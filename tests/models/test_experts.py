@@ -1,5 +1,7 @@
 """The mixture of experts against its formulas written out token by token, and its balance by simulation."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -32,6 +34,27 @@ def test_each_token_gets_its_best_experts_weighted():
                                        + module.outer_bias[e])
         torch.testing.assert_close(found, wanted)
     assert use.tolist() == counted and sum(counted) == 18
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_experts_in_16_bits_are_the_rounded_experts(dtype, training):
+    """The gate's products are in float32, so the same experts are chosen; gradients reach all weights."""
+    module = mixture().to(dtype).train(training)
+    wide = copy.deepcopy(module).float()
+    x = torch.randn(20, 6, generator=torch.Generator().manual_seed(1)).to(dtype)
+    found = []
+    for one, tokens in ((module, x), (wide, x.float())):
+        torch.manual_seed(2)
+        out, balance, use = one(tokens)
+        (out.float().square().sum() + balance).backward()
+        found.append((out, balance, use))
+    assert found[0][0].dtype == dtype and found[0][1].dtype == torch.float32 and torch.equal(found[0][2], found[1][2])
+    torch.testing.assert_close(found[0][0].float(), found[1][0], rtol=0.03, atol=0.15)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=0)
+    for (name, weight), other in zip(module.named_parameters(), wide.parameters(), strict=True):
+        if other.grad is not None:
+            assert torch.linalg.norm(weight.grad.float() - other.grad) < 0.03 * torch.linalg.norm(other.grad), name
 
 
 def test_noise_is_for_training_alone():

@@ -109,6 +109,21 @@ def test_reading_on_says_what_reading_all_says(changes):
                 torch.testing.assert_close(told, wanted[:, k])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_experts_in_16_bits_are_near_those_in_double(dtype):
+    model = built(n_experts=3, expert_layers=(1, 2))
+    ids = torch.randint(11, (2, 14), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        model.to(dtype).double()  # the same rounded weights
+        wanted = model(ids)
+        found = model.to(dtype)(ids)
+        read, past = model.extend(ids[:, :9])
+        last, _ = model.extend(ids[:, 9:], past)
+    assert found.dtype == read.dtype == dtype
+    for one, other in ((found, wanted), (read, wanted[:, 8]), (last, wanted[:, -1])):
+        assert torch.linalg.norm(one.double() - other) < 0.1 * torch.linalg.norm(other)
+
+
 def test_of_the_past_no_more_is_kept_than_later_tokens_see():
     with torch.no_grad():
         _, past = built().extend(torch.zeros(1, 26, dtype=torch.int64))  # blocks of 4, groups of 3

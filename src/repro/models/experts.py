@@ -71,12 +71,12 @@ class Experts(nn.Module):
 
     def weights(self, x: Tensor, rows: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """(T, experts), k of them above 0 in each row; and the load (experts,) of some `rows`, smooth so that it has
-        gradients."""
-        clean = x @ self.gate
+        gradients. Both are in the precision of x, also if the layer's own weights have 16 bits."""
+        clean = x @ self.gate.to(x.dtype)
         if not self.training:
             chosen = F.one_hot(clean.topk(self.k).indices, clean.shape[1])
             return kept(clean, self.k), chosen[rows].sum((0, 1)).to(clean)
-        scale = F.softplus(x @ self.noise) + 1e-2
+        scale = F.softplus(x @ self.noise.to(x.dtype)) + 1e-2
         noisy = clean + torch.randn_like(clean) * scale
         return kept(noisy, self.k), chances(clean, noisy, scale, self.k)[rows].sum(0)
 
