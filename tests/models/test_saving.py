@@ -1,7 +1,9 @@
 """One pair of functions saves and loads every model: the same kind, the same settings, the same numbers."""
 
+import copy
 import inspect
 import json
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +96,10 @@ PATTERNS = [Causal(), SlidingWindow(4, 2, causal=False) | Global([0, 3]), Stride
 
 def told(model, given):
     with torch.no_grad():
-        found = model.eval()(*given)
+        return parts(model.eval()(*given))
+
+
+def parts(found):
     return [part for part in (found.values() if isinstance(found, dict) else vars(found).values() if hasattr(
         found, "__dict__") and not isinstance(found, torch.Tensor) else found if isinstance(found, tuple) else [found])
             if isinstance(part, torch.Tensor)]
@@ -123,6 +128,42 @@ def test_a_model_comes_back_with_the_same_numbers(name, tmp_path):
         assert again.config == model.config
     assert {n: p.shape for n, p in again.named_parameters()} == {n: p.shape for n, p in model.named_parameters()}
     assert getattr(again, "implementation", None) == getattr(model, "implementation", None)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_model_is_copied_and_saved_after_a_training_step(name, tmp_path):
+    torch.manual_seed(0)
+    model, given = MAKE[name][0]().train(), MAKE[name][1]
+    sum(part.sum() for part in parts(model(*given)) if part.requires_grad).backward()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    save_model(model, tmp_path / "model", weights="bf16")
+    for again in (copy.deepcopy(model), average.module, pickle.loads(pickle.dumps(model))):
+        assert all(torch.equal(one, other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
+        for one, other in zip(told(model, given), told(again, given), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for again, part in zip(load_model(tmp_path / "model").parameters(), model.parameters(), strict=True):
+        assert torch.equal(again, part.bfloat16().float())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", MAKE)
+def test_a_model_reads_in_16_bits(name, dtype):
+    """Against the same rounded weights in float32, forward and backward."""
+    torch.manual_seed(0)
+    model, given = MAKE[name][0]().eval(), MAKE[name][1]
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.1)
+    found = []
+    for wanted in (dtype, torch.float32):
+        model.to(dtype).to(wanted).zero_grad()
+        rounded = [one.to(wanted) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+                   for one in given]
+        out = [part for part in parts(model(*rounded)) if part.requires_grad]
+        sum(part.float().square().sum() for part in out).backward()
+        found.append([part.float() for part in (*out, *(weight.grad for weight in model.parameters()
+                                                        if weight.grad is not None))])
+    for one, other in zip(*found, strict=True):
+        assert torch.linalg.norm(one - other) < 0.1 * torch.linalg.norm(other) + 0.05
 
 
 @pytest.mark.parametrize("name", ["GPT", "gpt2_mini"])

@@ -111,7 +111,8 @@ class TDMCA(nn.Module):
     multiple of a block.
 
     Pre-layernorm, GELU, tied embeddings, relative positions, as in `Decoder`. After a call, `balance` is the loss that
-    keeps the experts in use (a scalar; 0 without experts), and `use` the tokens per expert in each layer.
+    keeps the experts in use (a scalar; 0 without experts), and `use` the tokens per expert in each layer. The graph of
+    `balance` is kept until the next call, for training; a copy of the model has its value only.
     implementation: as in `Decoder`. With "products" and "rows", compressed attention is also in the precision of
     autocast, and only "products" computes scores of all later groups. recompute: store only the input of each layer.
 
@@ -134,6 +135,10 @@ class TDMCA(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
         self.balance, self.use = torch.zeros(()), {}
+
+    def __getstate__(self) -> dict:
+        """What is copied or pickled: torch copies no tensor that has a graph."""
+        return super().__getstate__() | {"balance": self.balance.detach()}
 
     def forward(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
         """there (B, N) bool: which tokens are text; padding counts neither in `balance` nor in `use`. None: all tokens
