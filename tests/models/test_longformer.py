@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -173,6 +174,33 @@ def test_only_later_positions_learn(roberta):
     moved = (ours.state_dict()[name] != before[name]).any(1).nonzero()[:, 0].tolist()
     assert moved == list(range(22, 52))
     assert all(torch.equal(weight, before[key]) for key, weight in ours.state_dict().items() if key != name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_positions_stay_frozen_in_every_copy(roberta, dtype):
+    """Against a hook that erases the gradient of the first rows, which only the table that it is put on has."""
+    ours = Longformer.from_roberta(roberta, 60, window=6).to(dtype)
+    ids, name = text(50)[0], "longformer.embeddings.position_embeddings.weight"
+    hooked = copy.deepcopy(ours).requires_grad_(False)
+    table = hooked.get_parameter(name).requires_grad_(True)
+    table.register_hook(lambda grad: torch.cat([torch.zeros_like(grad[:22]), grad[22:]]))
+    wanted = hooked(ids, labels=ids)
+    wanted.loss.backward()
+    keys = list(ours.state_dict())
+    ours.learn_positions_only(20)
+    assert list(ours.state_dict()) == keys
+    for one in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), torch.optim.swa_utils.AveragedModel(
+            ours).module):
+        one.zero_grad()
+        found = one(ids, labels=ids)
+        found.loss.backward()
+        grads = {key: weight.grad for key, weight in one.named_parameters() if weight.requires_grad}
+        assert list(grads) == [name] and not grads[name][:22].any() and grads[name][22:52].any()
+        assert torch.equal(found.logits, wanted.logits) and torch.equal(grads[name], table.grad)
+    ours.learn_positions_only(30)
+    ours.zero_grad()
+    ours(ids, labels=ids).loss.backward()
+    assert not ours.get_parameter(name).grad[:32].any() and ours.get_parameter(name).grad[32:52].any()
 
 
 @pytest.mark.parametrize(("change", "said"), [

@@ -176,13 +176,17 @@ class Longformer(LongformerForMaskedLM):
         Use an optimizer without weight decay, or the embeddings of the first positions would shrink.
         """
         self.requires_grad_(False)
-        table = self.longformer.embeddings.position_embeddings.weight.requires_grad_(True)
-        row = first + self.config.pad_token_id + 1
+        table = self.longformer.embeddings.position_embeddings.requires_grad_(True)
+        table.__class__ = LaterPositions  # which has the same weights, and is copied with the model
+        table.first = first + self.config.pad_token_id + 1
 
-        def later(grad: Tensor) -> Tensor:
-            return torch.cat([torch.zeros_like(grad[:row]), grad[row:]])
 
-        table.register_hook(later)
+class LaterPositions(nn.Embedding):
+    """An embedding whose rows before `first` get no gradient."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        found = super().forward(ids)
+        return torch.where((ids >= self.first)[..., None], found, found.detach())
 
 
 def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | Sequence[int] | Full = 512,
