@@ -86,6 +86,9 @@ class Coreference(nn.Module):
     def __init__(self, width: int, max_words: int = 10, kept: float = 0.4, antecedents: int = 50, hidden: int = 150,
                  feature: int = 20, dropout: float = 0.3, genres: int = 0, speakers: bool = False):
         super().__init__()
+        self.arguments = {"width": width, "max_words": max_words, "kept": kept, "antecedents": antecedents,
+                          "hidden": hidden, "feature": feature, "dropout": dropout, "genres": genres,
+                          "speakers": speakers}  # for `save_model`; some attributes of these names are layers
         for name, value in (("width", width), ("max_words", max_words), ("antecedents", antecedents),
                             ("hidden", hidden), ("feature", feature)):
             check_whole(value, name)

@@ -130,7 +130,8 @@ def described(value: Any) -> Any:
                          "state_dict with torch.save instead.")
     names = [one.name for one in fields(kind) if one.init and one.compare] if is_dataclass(kind) else [
         name for name in inspect.signature(kind).parameters]
-    return {KIND: kind.__name__} | {name: described(getattr(value, name)) for name in names}
+    given = getattr(value, "arguments", None) or {name: getattr(value, name) for name in names}
+    return {KIND: kind.__name__} | {name: described(one) for name, one in given.items()}
 
 
 def made(description: Any) -> Any:
