@@ -83,6 +83,23 @@ def test_what_is_no_batch_of_ids_is_refused(models, name, given, words):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_may_be_int32(models, name):
+    wide, narrow = (models[name].eval()(given) for given in (ids([0, 8, 3, 3]), ids([0, 8, 3, 3]).int()))
+    assert torch.equal(getattr(wide, "logits", wide), getattr(narrow, "logits", narrow))
+
+
+@pytest.mark.parametrize("name", ["RecurrentLM", "Longformer"])
+def test_labels_may_be_int32(models, name):
+    given, grads = ids([0, 8, 3, 3], [5, 1, 1, 7]), []
+    labels = given.masked_fill(given == 1, -100)
+    for kind in (torch.int64, torch.int32):
+        models[name].eval().zero_grad()
+        models[name](given.to(kind), labels=labels.to(kind)).loss.backward()
+        grads.append([weight.grad for weight in models[name].parameters() if weight.grad is not None])
+    assert all(torch.equal(*pair) for pair in zip(*grads, strict=True))
+
+
 @pytest.mark.parametrize("name", ["GPT", "Pretrained", "SparseTransformer"])
 def test_texts_beyond_the_context_are_refused(models, name):
     assert models[name](torch.zeros(1, 16, dtype=torch.int64)).shape == (1, 16, V)

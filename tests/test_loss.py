@@ -30,6 +30,17 @@ def test_half_precision_is_widened_and_double_kept(dtype, expected):
     assert loss.item() == pytest.approx(exact.item(), rel=1e-12 if dtype == torch.float64 else 1e-6)
 
 
+def test_targets_may_be_int32():
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    grads = []
+    for targets in (torch.tensor([4, -100, 0]), torch.tensor([4, -100, 0], dtype=torch.int32)):
+        grads += torch.autograd.grad(cross_entropy(logits, targets), logits)
+    assert torch.equal(*grads)
+    for targets in (torch.ones(3), torch.ones(3, dtype=torch.bool), torch.ones(4, dtype=torch.int32)):
+        with pytest.raises(ReproError, match=r"targets torch.* of shape .*; give floats \(n, V\) and int64 \(n,\)"):
+            cross_entropy(logits, targets)
+
+
 SPANS = [[(0, 1)], [(2, 4), (2, 5), (3, 5)], [(6, 6), (0, 6), (6, 6)]]
 
 

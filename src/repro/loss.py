@@ -8,18 +8,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from repro.errors import ReproError, is_series, short, unknown
+from repro.ids import WHOLE, what
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
-    """The cross-entropy of `targets` (n,) under `logits` (n, V); targets of -100 are ignored. reduction: "sum" or
-    "none" (n,)."""
+    """The cross-entropy of `targets` (n,), int64 or int32, under `logits` (n, V); targets of -100 are ignored.
+    reduction: "sum" or "none" (n,)."""
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim != 2 or not (
-            logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype == torch.int64):
-        shapes = [tuple(getattr(one, "shape", ())) for one in (logits, targets)]
-        raise ReproError(f"logits have shape {shapes[0]} and targets {shapes[1]}; give floats (n, V) and int64 (n,).")
+            logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype in WHOLE):
+        raise ReproError(f"logits are {what(logits)} and targets {what(targets)}; give floats (n, V) and int64 (n,).")
     _check_reduction(reduction, ("sum", "none"))
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return F.cross_entropy(logits, targets, ignore_index=-100, reduction=reduction)
+    return F.cross_entropy(logits, targets.long(), ignore_index=-100, reduction=reduction)
 
 
 def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iterable[tuple[int, int]]],
