@@ -67,6 +67,24 @@ def check_ids(ids: Tensor, vocab_size: int | None = None, longest: int | None = 
         raise _unknown(ids, vocab_size, name)
 
 
+def check_labels(labels: Tensor, vocab_size: int, ids: Tensor | None = None) -> None:
+    """Raise ReproError unless labels (B, N) are -100, for no target, or ids below `vocab_size`. ids: the input whose
+    shape they must have, if any."""
+    if ids is not None and (not isinstance(labels, Tensor) or labels.shape != ids.shape):
+        raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids {tuple(ids.shape)}; they "
+                         "must be the same.")
+    if labels is not ids:
+        check_ids(labels.masked_fill(labels == -100, 0), vocab_size, name="labels")
+
+
+def check_targets(labels: Tensor) -> Tensor:
+    """The number of targets, (). Raises ReproError if all labels are -100."""
+    if not (n := (labels != -100).sum()):
+        raise ReproError(f"labels have shape {tuple(labels.shape)}, and all of them are -100; give at least one "
+                         "target.")
+    return n
+
+
 def check_size(texts: Tensor, longest: int | None, least: int = 1, name: str = "ids") -> None:
     """Raise ReproError unless texts (B, N, ...) have `least` to `longest` tokens."""
     if texts.shape[1] < least:

@@ -252,8 +252,12 @@ def test_bad_texts_and_labels(roberta, tmp_path):
     assert ours(ids, attention_mask=(ids != 1).long()).logits.shape == (1, 25, 31)
     with pytest.raises(ReproError, match=r"labels have shape \(1, 24\)"):
         ours(ids[:, :24], labels=torch.full((1, 24), -100))
-    with pytest.raises(ReproError, match=r"labels have shape \(1, 3\) and 3 targets"):
+    with pytest.raises(ReproError, match=r"labels have shape \(1, 3\), input_ids \(1, 24\)"):
         ours(ids[:, :24], labels=ids[:, :3])
+    for labels, said in ((ids[:, :24] + 100, "labels go from 101 to 105, but the model knows 0 to 30"),
+                         (ids[:, :24] - 10, "labels go from -9 to -5"), (ids[:, :24].float(), "labels are torch.flo")):
+        with pytest.raises(ReproError, match=said):
+            ours(ids[:, :24], labels=labels)
     with pytest.raises(ReproError, match=r"attention_mask is \(1, 3\); it must be \(B, N\), here \(1, 24\)"):
         ours(ids[:, :24], attention_mask=torch.ones(1, 3))
     with pytest.raises(ReproError, match="has no tokens"):

@@ -26,7 +26,7 @@ from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, check_whole, short
 from repro.hf_compat import cache_in
-from repro.ids import check_ids, looked_at, same_batch, what
+from repro.ids import check_ids, check_labels, check_targets, looked_at, same_batch, what
 from repro.loss import cross_entropy
 from repro.models.longformer import windows_per_layer
 
@@ -127,16 +127,14 @@ class LED(LEDForConditionalGeneration):
         summaries are then allowed, with the r summaries of a text in consecutive rows. Other arguments are those of
         transformers; with output_attentions, only the decoder returns its attention weights.
         Raises ReproError for output_hidden_states, more tokens than the encoder or the decoder has positions, a text
-        without tokens, masks or labels of another shape, and labels without a target.
+        without tokens, masks or labels of another shape, and labels outside the vocabulary or without a target.
         """
         if others.get("output_hidden_states"):
             raise ReproError("output_hidden_states is True, but the encoder of this LED returns its last states alone; "
                              "remove it.")
         if labels is not None:
-            check_ids(labels.masked_fill(labels == -100, 0), self.config.vocab_size, name="labels")
-            if not (n := (labels != -100).sum()):
-                raise ReproError(f"labels have shape {tuple(labels.shape)}, and all of them are -100; give at least "
-                                 "one target.")
+            check_labels(labels, self.config.vocab_size)
+            n = check_targets(labels)
             use_cache = False
         several = encoder_outputs is not None  # summaries of a text
         if not several:

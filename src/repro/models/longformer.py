@@ -25,7 +25,7 @@ from repro.attention import Full, LongformerSelfAttention
 from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, is_series, short, unknown
-from repro.ids import check_ids, what
+from repro.ids import check_ids, check_labels, check_targets
 from repro.loss import cross_entropy
 from repro.models.roberta_mini import load_masked_lm
 from repro.recompute import recomputed
@@ -116,8 +116,9 @@ class Longformer(LongformerForMaskedLM):
         1 for global tokens. token_type_ids (B, N): as tokenizers give them; None: 0. labels (B, N): the targets; -100
         is ignored; the loss is the mean over the others, in nats.
         return_dict: False for a tuple, as in transformers.
-        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels without
-        a target, and requests for the hidden states or attentions of all layers, which are not stored.
+        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels outside the
+        vocabulary or without a target, and requests for the hidden states or attentions of all layers, which are not
+        stored.
         """
         for name, value in (("output_hidden_states", output_hidden_states), ("output_attentions", output_attentions)):
             if value:
@@ -126,13 +127,8 @@ class Longformer(LongformerForMaskedLM):
         states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
         logits, loss = self.lm_head(states), None
         if labels is not None:
-            if not isinstance(labels, Tensor):
-                raise ReproError(f"labels are {what(labels)}; give a tensor with the shape of input_ids.")
-            n = (labels != -100).sum()
-            if labels.shape != input_ids.shape or not n:
-                raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} targets; give them the shape"
-                                 f" of input_ids, {tuple(input_ids.shape)}, and at least one that is not -100.")
-            loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / n
+            check_labels(labels, self.config.vocab_size, input_ids)
+            loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / check_targets(labels)
         if return_dict is False:
             return MaskedLMOutput(loss=loss, logits=logits).to_tuple()
         return LongformerOutput(loss=loss, logits=logits, last_hidden_state=states)

@@ -9,7 +9,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
-from repro.ids import check_finite, check_ids, check_temperature, drawn, evaluating
+from repro.ids import check_finite, check_ids, check_labels, check_temperature, drawn, evaluating
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
 from repro.windows import Window, check_window, context_of, windows
@@ -44,8 +44,9 @@ class WindowByWindow:
         """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
 
         window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; targets of
-        -100 are not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and
-        comes from the window that scores it. The first window has no z.
+        -100 are not scored; the loss is the mean over scored targets, in nats. It is 0 if there are none, because one
+        process of a training may get such a batch. logits[:, i] predicts token i+1 and comes from the window that
+        scores it. The first window has no z.
         recompute: what the backward pass computes again instead of storing: "none", each "layer" (including the output
         layer), each "window" (which stores only z, if `return_logits` is False), or each window and, within it, each
         layer ("window+layer"). The last two read windows one by one, so their dropout may differ from that of the
@@ -67,11 +68,8 @@ class WindowByWindow:
         check_ids(input_ids, known, name="input_ids", least=1 if labels is None else 2)
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
-        if labels is not None and (not isinstance(labels, Tensor) or labels.shape != input_ids.shape):
-            raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids "
-                             f"{tuple(input_ids.shape)}; they must be the same.")
-        if labels is not None and labels is not input_ids:
-            check_ids(labels.masked_fill(labels == -100, 0), known, name="labels")
+        if labels is not None:
+            check_labels(labels, known, input_ids)
         length = input_ids.shape[1]
         # The last token has no target: its logits are needed, its loss is not.
         cover = windows(length + 1 if return_logits else length, window, overlap)
