@@ -306,6 +306,9 @@ def test_bad_texts_and_labels(bart, change, said):
     ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size is -1; it must be a whole number of at least 0"),
     ({"num_beams": 2, "num_return_sequences": 3}, "transformers cannot generate with these arguments: .* smaller"),
     ({"length_penalty": "2"}, "length_penalty is '2'; it must be a number, such as 1.0"),
+    ({"cache_implementation": "static"}, "the cache is static; .* Use cache_implementation=.dynamic"),
+    ({"cache_implementation": "static", "num_beams": 2}, "the cache is static; "),
+    ({"generation_config": GenerationConfig(cache_implementation="sliding_window")}, "the cache is static; "),
     ({"beams": 2}, "transformers cannot generate with these arguments: .*'beams'"),
 ])
 def test_bad_generation(bart, change, said):
@@ -313,6 +316,11 @@ def test_bad_generation(bart, change, said):
     with pytest.raises(ReproError, match=said) as error:
         ours.generate(**{"inputs": IDS} | change)
     assert "\n" not in str(error.value)
+
+
+def test_a_cache_that_grows_may_be_named(bart):
+    ours, settings = LED.from_bart(bart, 24, window=4), {"num_beams": 2, "max_new_tokens": 5}
+    assert torch.equal(ours.generate(IDS, **settings, cache_implementation="dynamic"), ours.generate(IDS, **settings))
 
 
 def test_it_writes_from_encoded_texts_without_their_tokens(bart):

@@ -168,6 +168,10 @@ class LED(LEDForConditionalGeneration):
             same_batch(texts=states, summaries=ids)
         reached, most = ids.shape[1], self.config.max_decoder_position_embeddings
         if held is not None:
+            if getattr(held, "is_compileable", False):  # of a fixed size
+                raise ReproError("the cache is static; the decoder of an LED, which masks nothing for single tokens, "
+                                 "would attend to its empty slots. Use cache_implementation=\"dynamic\", or leave it "
+                                 "out.")
             reached += held.get_seq_length()
         if reached > most:
             raise ReproError(f"the summary has {reached:,} tokens, but the decoder of this LED has {most:,} positions; "
@@ -182,8 +186,8 @@ class LED(LEDForConditionalGeneration):
                  **named) -> Tensor:
         """Generate summaries (B, T) of texts (B, N), with the arguments of transformers; the encoder runs once.
 
-        Raises ReproError for fewer than one beam or token, for a missing text, for input that `forward` rejects, and
-        for arguments that transformers rejects.
+        Raises ReproError for fewer than one beam or token, for a missing text, for input that `forward` rejects, for
+        a static cache, and for arguments that transformers rejects.
         """
         given = {name: getattr(generation_config, name, None) for name in (*COUNTS, "length_penalty")} | named
         for name, least in COUNTS.items():
