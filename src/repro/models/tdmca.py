@@ -137,7 +137,7 @@ class TDMCA(nn.Module):
         self.balance, self.use = torch.zeros(()), {}
 
     def __getstate__(self) -> dict:
-        """What is copied or pickled: torch copies no tensor that has a graph."""
+        """The attributes for a copy: `balance` without its graph, with which torch could not copy it."""
         return super().__getstate__() | {"balance": self.balance.detach()}
 
     def forward(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
