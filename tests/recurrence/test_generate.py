@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import GenerationConfig, GPT2LMHeadModel
 
 from repro.errors import ReproError
 
@@ -117,6 +118,65 @@ def test_sampling_is_repeatable_and_cold_sampling_is_greedy(talkative):
 
     assert sample(1) == sample(1) != sample(2)
     assert sample(1, temperature=1e-4) == model.generate(ids, 20, window=4, overlap=1).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_text_ends_where_it_ends_in_transformers(talkative, dtype):
+    """Inside one window the model is plain GPT-2, so all tokens are those of transformers' greedy search."""
+    model = talkative().to(dtype)
+    plain = GPT2LMHeadModel(model.config).eval().to(dtype)
+    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if "recurrence" not in name})
+    ids = text(4, batch=6)
+    mask, free = torch.ones_like(ids), model.generate(ids, 12)
+    counts = torch.bincount(free[:, 4:].flatten(), minlength=29)
+    ends = counts.argsort(descending=True)[:4].tolist()
+    early = False
+    for eos, pad in [(end, pad) for end in ends for pad in (None, 3)] + [(ends[:2], None), (ends[1:3], 0)]:
+        found = model.generate(ids, 12, eos_token_id=eos, pad_token_id=pad, attention_mask=mask, num_beams=1)
+        wanted = plain.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False, eos_token_id=eos,
+                                pad_token_id=pad)
+        assert found.tolist() == wanted.tolist()
+        early |= (found != free[:, :found.shape[1]]).any().item()
+        for row, whole in zip(found.tolist(), free.tolist(), strict=True):  # tokens are those of a text without an end
+            stop = next((k for k in range(4, len(row)) if row[k] in ([eos] if isinstance(eos, int) else eos)), len(row))
+            assert row[:stop + 1] == whole[:stop + 1]
+    assert early  # some rows ended before others
+
+
+def test_a_text_ends_in_a_later_window_as_if_it_went_on(talkative):
+    model, ids = talkative(), text(5)
+    free = model.generate(ids, 14, window=4, overlap=1)
+    eos = free[0, 12].item()
+    found = model.generate(ids.int(), 14, window=4, overlap=1, eos_token_id=eos, pad_token_id=28)
+    ends = [next((k for k in range(5, 19) if row[k] == eos), 18) for row in free.tolist()]
+    assert found.shape[1] == max(ends) + 1 and found.dtype == torch.int32
+    for row, whole, end in zip(found.tolist(), free.tolist(), ends, strict=True):
+        assert row == whole[:end + 1] + [28] * (max(ends) - end)
+
+
+def test_what_a_tokenizer_gives_is_read(talkative):
+    model = talkative()
+    given = {"input_ids": text(10), "attention_mask": torch.ones(2, 10, dtype=torch.int64)}
+    assert torch.equal(model(**given, window=4).logits, model(text(10), window=4).logits)
+    assert torch.equal(model.generate(**given), model.generate(text(10), 20))
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ({"num_beams": 4}, "num_beams is 4; a RecurrentLM generates greedily, or samples .* Leave it out"),
+    ({"do_sample": True, "top_k": 50}, "top_k is 50; "), ({"top_p": 0.9}, "top_p is 0.9; "),
+    ({"generation_config": GenerationConfig()}, "generation_config is GenerationConfig"),
+    ({"eos_token_id": 29}, "eos_token_id is 29; it must be a whole number from 0 to 28"),
+    ({"eos_token_id": [3, -1]}, "eos_token_id is -1; "), ({"eos_token_id": "a"}, "eos_token_id is 'a'; "),
+    ({"eos_token_id": 3, "pad_token_id": 29}, "pad_token_id is 29; "),
+    ({"attention_mask": torch.tensor([[1] * 6, [0] * 2 + [1] * 4])}, "attention_mask is 0 for 2 tokens, .* no padding"),
+    ({"attention_mask": torch.ones(2, 5)}, r"attention_mask has shape \(2, 5\); it must be .* \(2, 6\)")])
+def test_what_transformers_has_and_this_lacks_is_refused(tiny_recurrent, arguments, words):
+    with pytest.raises(ReproError, match=words) as error:
+        tiny_recurrent().generate(text(6), 3, **arguments)
+    assert "\n" not in str(error.value)
+    if "attention_mask" in arguments:
+        with pytest.raises(ReproError, match=words):
+            tiny_recurrent()(text(6), **arguments)
 
 
 def test_no_new_tokens_are_no_change(tiny_recurrent):

@@ -1,6 +1,6 @@
 """Language models that read a long text window by window and carry a state from each window to the next."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -8,11 +8,14 @@ from torch.utils._pytree import tree_map
 from transformers.modeling_outputs import CausalLMOutput
 
 from repro.checked import checked
-from repro.errors import ReproError, check_whole, unknown
+from repro.errors import ReproError, check_whole, is_series, short, unknown
 from repro.ids import check_finite, check_ids, check_labels, check_temperature, drawn, evaluating
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
 from repro.windows import Window, check_window, context_of, windows
+
+NEUTRAL = {"num_beams": 1, "num_return_sequences": 1, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0,
+           "use_cache": True}  # settings of transformers' `generate`, with the values that change nothing here
 
 
 class WindowByWindow:
@@ -40,7 +43,7 @@ class WindowByWindow:
     @checked
     def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
                 recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
-                return_logits: bool = True) -> CausalLMOutput:
+                return_logits: bool = True, attention_mask: Tensor | None = None) -> CausalLMOutput:
         """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
 
         window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; targets of
@@ -56,9 +59,10 @@ class WindowByWindow:
         truncate: detach z before every `truncate`-th window; None never detaches. With 1, the module's feedforward
         layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
         windows.
+        attention_mask (B, N): as tokenizers give it; all ones, since texts have no padding.
 
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, labels of
-        another shape, and ids and labels outside the model's vocabulary.
+        another shape, ids and labels outside the model's vocabulary, and padding.
         """
         window = context_of(self) if window is None else window
         check_window(window, overlap, context_of(self))
@@ -66,6 +70,7 @@ class WindowByWindow:
             check_whole(truncate, "truncate", of="windows")
         known = self.get_input_embeddings().num_embeddings
         check_ids(input_ids, known, name="input_ids", least=1 if labels is None else 2)
+        self._check_mask(attention_mask, input_ids)
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
         if labels is not None:
@@ -126,34 +131,65 @@ class WindowByWindow:
 
     @checked
     @torch.no_grad()
-    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
-                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
+    def generate(self, input_ids: Tensor, max_new_tokens: int = 20, window: int | None = None, overlap: int = 0,
+                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None,
+                 eos_token_id: int | Sequence[int] | None = None, pad_token_id: int | None = None,
+                 attention_mask: Tensor | None = None, **others) -> Tensor:
+        """Continue `input_ids` (B, N) by up to `max_new_tokens` tokens, across as many windows as needed.
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
         `overlap` tokens. The cost per token does not grow with length. A model whose memory consists of vectors
         before a window, as with the recurrence module, reads a new token with a key/value cache; if `Memory.before` is
         None, every new token reads its whole window again.
-        Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
+        eos_token_id: a text ends after this id, or after one of several; it is then filled with `pad_token_id` (None:
+        the first `eos_token_id`) until all texts have ended. None: no text ends early. attention_mask: as in `forward`.
+        Raises ReproError for an empty prompt, padding, a window or overlap out of range, a temperature that is not
+        above 0, and ids that the model does not have. Other settings of transformers, such as `num_beams`, raise it
+        unless they would not change the result.
         """
         window = context_of(self) if window is None else window
         check_window(window, overlap, context_of(self))
         check_ids(input_ids, self.config.vocab_size, name="input_ids")
         check_whole(max_new_tokens, "max_new_tokens", 0)
         check_temperature(temperature)
+        self._check_mask(attention_mask, input_ids)
+        for name, value in others.items():
+            if value is not None and (name not in NEUTRAL or value != NEUTRAL[name]):
+                raise ReproError(f"{name} is {short(value)}; a {type(self).__name__} generates greedily, or samples "
+                                 "from all tokens at a `temperature`, and has no such setting. Leave it out.")
+        ends = list(eos_token_id) if is_series(eos_token_id) else [] if eos_token_id is None else [eos_token_id]
+        for one in ends:
+            check_whole(one, "eos_token_id", 0, self.config.vocab_size - 1)
+        fill = [*ends, 0][0] if pad_token_id is None else pad_token_id
+        check_whole(fill, "pad_token_id", 0, self.config.vocab_size - 1)
         with evaluating(self):
-            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
+            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator,
+                                  ends, fill)
 
-    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
+    def _check_mask(self, mask: Tensor | None, ids: Tensor) -> None:
+        """Raise ReproError unless this is None or 1 for all tokens."""
+        if mask is not None and mask.shape != ids.shape:
+            raise ReproError(f"attention_mask has shape {tuple(mask.shape)}; it must be that of input_ids, "
+                             f"{tuple(ids.shape)}.")
+        if mask is not None and not mask.all():
+            raise ReproError(f"attention_mask is 0 for {int((mask == 0).sum())} tokens, but a {type(self).__name__} "
+                             "reads no padding; give texts of the same length, or one at a time.")
+
+    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator, ends, fill):
         batch, given = prompt.shape
         tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # allocated once
         stride, z, start, read = window - overlap, None, 0, self._reader(None, window - overlap)
+        ends = torch.tensor(ends, dtype=torch.int64, device=prompt.device)
+        ended = torch.zeros(batch, 1, dtype=torch.bool, device=prompt.device)
         for length in range(given, given + max_new_tokens):
             while length - start > window:  # the window is full: pass its state on and start the next one
                 _, z = self._read_window(tokens[:, start:start + window], z, stride)
                 start, read = start + stride, self._reader(z, stride)
             logits = self.get_output_embeddings()(read(tokens[:, start:length]))
-            tokens[:, length:length + 1] = chosen(logits, do_sample, temperature, generator)
+            new = chosen(logits, do_sample, temperature, generator).masked_fill(ended, fill)
+            tokens[:, length:length + 1], ended = new, ended | torch.isin(new, ends)
+            if len(ends) and ended.all():
+                return tokens[:, :length + 1]
         return tokens
 
     def _reader(self, z, stride: int) -> Callable[[Tensor], Tensor]:
