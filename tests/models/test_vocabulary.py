@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel
 from repro.data import Document, Tokeniser, train_bpe
 from repro.errors import ReproError
 from repro.models import pretrained, save_model, vocabulary
-from repro.models.vocabulary import check_covered, cut, cut_tokenizer, kept_tokens
+from repro.models.vocabulary import cut, cut_tokenizer, kept_tokens
 
 HARD = ["", " ", "  The cat", "cat\n", "a\n\nb\n\n\n c", "日本 café\r\n", "<b>bold</b> <bos>", "the\tcat  sat"]
 
@@ -108,23 +108,11 @@ def test_gpt2_is_cut_too(tiny_gpt2, tmp_path):
     assert cut_coder.decode(cut_coder.encode("日本 dogs")) == "日本 dogs"
 
 
-def test_a_text_with_tokens_that_were_cut_away_is_refused(whole, tmp_path):
+def test_a_text_with_tokens_that_were_cut_away_is_encoded_in_smaller_pieces(whole, tmp_path):
     folder, _, coder = whole
-    made = cut(folder, tmp_path / "cut", ["the cat"])
-    check_covered(made, coder, ["the cat", "the"])
-    cut_coder = Tokeniser.read(made / "tokenizer.json")
+    cut_coder = Tokeniser.read(cut(folder, tmp_path / "cut", ["the cat"]) / "tokenizer.json")
     text = "the worst times\n"
     assert cut_coder.decode(cut_coder.encode(text)) == text and len(cut_coder.encode(text)) > len(coder.encode(text))
-    with pytest.raises(ReproError, match=r"cut lacks \d+ tokens of these texts, the first of them '.*'; cut the model"):
-        check_covered(made, coder, [text])
-    with pytest.raises(ReproError, match="was cut from another tokenizer than bpe"):
-        check_covered(made, train_bpe(["a b"], 257), ["a"])
-    with pytest.raises(ReproError, match="has no vocabulary.json; give a folder that"):
-        check_covered(folder, coder, ["a"])
-    for damaged in ("{", "[1]", "{}", '{"whole": "x", "ids": ["a"]}', '{"whole": "x", "ids": [1e400]}', '"x"'):
-        (made / "vocabulary.json").write_text(damaged)
-        with pytest.raises(ReproError, match="vocabulary.json is damaged .*; delete the folder and cut the model"):
-            check_covered(made, coder, ["the cat"])
 
 
 def test_what_cannot_be_cut_is_refused_and_nothing_is_left(whole, tmp_path, tiny_gpt2, monkeypatch):

@@ -2,8 +2,8 @@
 
 Gemma 3 has 262,144 tokens; our texts need less than a third of them. Most of a training step goes into the logits,
 so a model without the unused rows of its embedding trains faster. For these texts, the cut tokenizer gives the same
-tokens, and the cut model's logits are some of the whole model's. Its softmax is over fewer tokens, so its perplexity is
-lower: report both.
+tokens, and the cut model's logits are some of the whole model's. It encodes other texts in smaller pieces. The softmax
+is over fewer tokens, so the perplexity is lower: report both.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from repro.checkpoints import quietly, whole_folder
-from repro.data import Tokeniser, corpus
+from repro.data import corpus
 from repro.errors import ReproError, short
 from repro.models import pretrained
 
@@ -78,28 +78,6 @@ def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
         pretrained.write_manifest(unfinished, {"name": target.name, "source": f"{here.name}, {len(kept):,} of {size:,} "
                                                "tokens"})
     return target
-
-
-def check_covered(folder: Path | str, whole: Tokeniser, texts: Iterable[str]) -> None:
-    """Raise ReproError unless a cut model has every token that the `whole` tokenizer uses for `texts`.
-
-    The cut tokenizer can encode other texts, too, but in smaller pieces: the two models would not read the same tokens.
-    """
-    if not (Path(folder) / KEPT).is_file():
-        raise ReproError(f"{folder} has no {KEPT}; give a folder that `repro.models.vocabulary.cut` wrote.")
-    try:
-        note = json.loads((Path(folder) / KEPT).read_text())
-        origin, kept = note["whole"], np.array(note["ids"], np.int64)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise ReproError(f"{Path(folder) / KEPT} is damaged ({short(error)}); delete the folder and cut the model "
-                         "again.") from error
-    if origin != whole.fingerprint:
-        raise ReproError(f"{folder} was cut from another tokenizer than {whole.name}; give the one it was cut from.")
-    missing = np.setdiff1d(whole.used(texts), kept)
-    if len(missing):
-        raise ReproError(f"{folder} lacks {len(missing):,} tokens of these texts, the first of them "
-                         f"{whole.backend.id_to_token(int(missing[0]))!r}; cut the model for these texts, or take the "
-                         "whole one.")
 
 
 def kept_tokens(tokenizer: dict[str, Any], used: Iterable[int], special: Iterable[int] = ()) -> list[int]:
