@@ -98,6 +98,8 @@ ACCEPTED = {  # numbers that an argument may be: every other call with one of `N
         Task.lm_weight sample.n_new sample.seed RecurrenceConfig.insert_layer RecurrentLM.forward.overlap
         RecurrentLM.generate.max_new_tokens RecurrentLM.generate.overlap MemoryLM.forward.overlap
         MemoryLM.generate.max_new_tokens MemoryLM.generate.overlap bootstrap.seed score_documents.overlap
+        RecurrentLM.generate.eos_token_id RecurrentLM.generate.pad_token_id MemoryLM.generate.eos_token_id
+        MemoryLM.generate.pad_token_id
         score_other_document.overlap reach_windows.overlap reach_windows.tolerance question_windows.bos
         question_windows.sep flops_per_token.overlap perplexity.overlap windows.n_tokens windows.overlap
         WindowedLM.overlap WindowedLM.before Sequences.before LengthBuckets.seed Masked.seed Sequences.seed
