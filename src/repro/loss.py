@@ -36,7 +36,7 @@ def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iter
 
     >>> logits = torch.tensor([[2.0, 1.0, 1.0, 0.0]])
     >>> any_span_loss(logits, logits, [[(0, 1), (0, 2)]]).round(decimals=2)
-    tensor(0.49)
+    tensor(0.7800)
     """
     given = {"start_logits": start_logits, "end_logits": end_logits}
     if not all(isinstance(one, Tensor) and one.ndim == 2 and one.is_floating_point() for one in given.values()) or (
