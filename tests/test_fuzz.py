@@ -23,6 +23,7 @@ from repro import models, recurrence
 from repro.attention import Causal, Pattern
 from repro.checked import fits, hints
 from repro.errors import ReproError
+from repro.study.rule import Verdict
 
 ROOMS = "attention", "models", "recurrence", "evaluation", "training", "data", "study", "pages", "loss"
 IDS, LONGER = torch.tensor([[4, 5, 6, 7]]), torch.arange(4, 13)[None]
@@ -134,7 +135,7 @@ GOOD = {  # of an argument by its name, where a call has to have it; or, first, 
     "examples": [[[1, 2, 3]]], "n_new": 1, "integration": "merged", "other": IDS, "question": [5], "context": [6, 7],
     "prediction": "a", "answers": ["a"], "nll": np.ones((2, 4)), "n_words": np.ones(4), "prefixes": [[4, 5]],
     "continuations": [[6]], "passages": ["a cat sat"], "text": "a", "points": [(1.0, 2.0)], "overlap": 0,
-    "n_tokens": 10, "logits": torch.zeros(3, 5), "targets": torch.tensor([1, 2, -100]), "rows": np.full((2, 8), 5),
+    "n_tokens": 10, "quantity": "loss", "found": Verdict("inconclusive", effect=0.1), "logits": torch.zeros(3, 5), "targets": torch.tensor([1, 2, -100]), "rows": np.full((2, 8), 5),
     "draw": np.random.default_rng(0), "lengths": torch.tensor([4]), "collate": list, "batch_size": 1,
     "stages": lambda: [(built("Sequences"), 2)], "batches": lambda: built("Sequences"), "source": IDS,
     "objective": lambda: import_module("repro.training").NextToken(built("GPT")), "model": lambda: built("GPT"),
