@@ -1,5 +1,6 @@
 """Every implementation against a softmax written out, in outputs and gradients."""
 
+import itertools
 import math
 import os
 import re
@@ -202,11 +203,43 @@ def test_several_dtypes_under_autocast(name, half):
         attend(*mixed, SlidingWindow(5), name)
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
-def test_transposed_inputs(name):
-    x = [part.transpose(1, 2).contiguous().transpose(1, 2) for part in inputs(2, 3, 70, 4)]
-    want = written_out(*x, SlidingWindow(6, 3).mask(70))
-    agree(attend(*x, SlidingWindow(6, 3), name), want, x, torch.randn_like(want))
+LAYOUTS = {  # of (B, H, N, D) in memory
+    **{f"order {order}": lambda x, order=order: x.permute(order).contiguous().permute([*map(order.index, range(4))])
+       for order in itertools.permutations(range(4))},
+    "after other features": lambda x: torch.cat([x, x, x], 3)[..., x.shape[3]:-x.shape[3]],
+    "every second feature": lambda x: torch.stack([x, -x], 4).flatten(3)[..., ::2],
+    "every second position": lambda x: torch.stack([-x, x], 3).flatten(2, 3)[:, :, 1::2],
+    **{f"one for all in {dim}": lambda x, dim=dim: x.narrow(dim, 0, 1).expand_as(x) for dim in range(4)},
+}
+
+
+@pytest.mark.parametrize("name", [*TRAINABLE, "blocked, no kernel", "chunks", "flex"])
+@pytest.mark.parametrize(("dtype", "tolerance", "native"), [
+    (torch.float32, 1e-5, False), (torch.bfloat16, 0.05, False), (torch.bfloat16, 0.05, True)])
+def test_any_layout_in_memory(name, dtype, tolerance, native, monkeypatch):
+    """Query, key and value each have another layout; native: on a processor with instructions for bfloat16."""
+    monkeypatch.setattr(FLEX_CPU, True)
+    monkeypatch.setattr(flash, "takes", lambda dtype: native and dtype == torch.bfloat16)
+    if name == "blocked, no kernel":
+        monkeypatch.setattr(flash, "FORWARD", "a_name_that_pytorch_has_not")
+    patterns = [SlidingWindow(6)]
+    if name not in ("chunks", "flex"):
+        patterns += [SlidingWindow(6, 3), BlockLocal(7), SlidingWindow(4, causal=False) | Global([5]), Strided(7)]
+    layouts = list(LAYOUTS.values())
+    for number, layout in enumerate(layouts):
+        pattern = patterns[number % len(patterns)]
+        x = inputs(1 + number % 2, 2, 42, 4, 4 - number % 2, dtype, number)
+        laid_out = [by(part) for by, part in zip((layout, layouts[number - 1], layouts[number - 7]), x, strict=True)]
+        weights = layout(torch.randn_like(x[2].detach()).double())
+        with torch.set_grad_enabled(name != "flex"):
+            outs = attend(*laid_out, pattern, name.partition(",")[0]), written_out(*laid_out, pattern.mask(42))
+        pairs = [outs]
+        if name != "flex":
+            pairs += zip(*(torch.autograd.grad((out.double() * weights).sum(), x, retain_graph=True) for out in outs),
+                         strict=True)
+        for found, want in pairs:
+            found, want = found.double(), want.double()
+            assert (found - want).norm() <= tolerance * (1 + want.norm()), list(LAYOUTS)[number]
 
 
 @pytest.mark.parametrize("name", TRAINABLE)

@@ -40,9 +40,9 @@ def takes(dtype: torch.dtype) -> bool:
 
 def fused(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, hidden: Hidden) -> Tensor:
     """Attention (B * H, N, E), in the dtype of the inputs: query and key (B * H, N, D), value (B * H, N, E)."""
-    size, widest = value.shape[2], max(query.shape[2], value.shape[2])
-    query, key, value = (x if x.shape[2] == widest else pad(x, (0, widest - x.shape[2]))  # the kernel takes one width
-                         for x in (query, key, value))
+    size, widest = value.shape[2], max(query.shape[2], value.shape[2])  # the kernel takes one width of adjacent numbers
+    query, key, value = (x if x.shape[2] == widest else pad(x, (0, widest - x.shape[2])) for x in (query, key, value))
+    query, key, value = (x if x.stride(2) == 1 else x.contiguous() for x in (query, key, value))
     return _Flash.apply(query, key, value, pattern, scale, hidden)[..., :size]
 
 
@@ -78,8 +78,9 @@ class Places(NamedTuple):
                 self._view(x, low, part.shape[2]).add_(part)
 
     def _view(self, x: Tensor, low: int, size: int) -> Tensor:
-        apart, along, _ = x.stride()
-        return x.as_strided((len(x), self.number, size, x.shape[2]), (apart, self.move * along, self.step * along, 1),
+        apart, along, across = x.stride()
+        return x.as_strided((len(x), self.number, size, x.shape[2]),
+                            (apart, self.move * along, self.step * along, across),
                             x.storage_offset() + (self.first.start + low * self.step) * along)
 
     @property
