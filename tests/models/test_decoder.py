@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from repro.attention import Causal, Full, Global, SlidingWindow, Strided
+from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided
 from repro.attention.implementations import IMPLEMENTATIONS, Case, refusal
 from repro.errors import ReproError
 from repro.models import Decoder, DecoderConfig, decoder, longformer_patterns
-from repro.models.decoder import DETAILS, RelativeAttention, rotated, sinusoids
+from repro.models.decoder import DETAILS, POSITIONS, RelativeAttention, rotated, sinusoids
 
 N = 13
 PATTERNS = {
@@ -277,3 +277,23 @@ def test_settings_that_cannot_be(make, told):
 def test_causal_patterns_of_every_kind_are_taken():
     narrowed = SlidingWindow(4, causal=False) & Causal()
     assert DecoderConfig(7, 12, 3, (narrowed, Strided(4), SlidingWindow(0, causal=False))).n_layer == 3
+
+
+@pytest.mark.parametrize("patterns", [*PATTERNS.values(), (BlockLocal(4), *Fixed(4, 1).heads)], ids=str)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_text_read_in_parts_gives_the_logits_of_the_whole_text(patterns, positions, monkeypatch):
+    """Also for a head whose first queries see no key: the last of `patterns`."""
+    monkeypatch.setattr(decoder, "ROWS", 5)
+    model = randomised(Decoder(DecoderConfig(7, 12, 3, (patterns,) * 2, positions=positions)))
+    ids = torch.randint(7, (2, N), generator=torch.Generator().manual_seed(1))
+    want = model(ids)
+    for first in 1, 4, 7:
+        logits, past = model.extend(ids[:, :first])
+        torch.testing.assert_close(logits, want[:, first - 1])
+        for k in range(first, N):
+            logits, past = model.extend(ids[:, k:k + 1], past)
+            torch.testing.assert_close(logits, want[:, k])
+    weights = [torch.autograd.grad(out.square().sum(), list(model.parameters()), allow_unused=True)
+               for out in (model.extend(ids)[0], model(ids)[:, -1])]
+    for grad, other in zip(*weights, strict=True):
+        torch.testing.assert_close(grad, other)

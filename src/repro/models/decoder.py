@@ -294,10 +294,8 @@ class Attention(nn.Module):
         query, key = self.placed(query, key, waves)
         if past is not None:
             key, value = (torch.cat(parts, 2) for parts in zip(past, (key, value), strict=True))
-        i, j = torch.arange(start, start + n)[:, None], torch.arange(start + n)
-        hidden = ~torch.stack([pattern(i, j) for pattern in self.patterns]).to(x.device)
-        weights = (scale * query @ key.mT).masked_fill(hidden, -torch.inf).softmax(-1)
-        return self.out((weights @ value).transpose(1, 2).reshape(batch, n, width)), (key, value)
+        seen = products(query, key, value, self.patterns, scale, first=start)
+        return self.out(seen.transpose(1, 2).reshape(batch, n, width)), (key, value)
 
     def placed(self, query: Tensor, key: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
         """Query and key whose products include positions, given (B, H, N, D) and the `sinusoids` of positions."""
