@@ -390,14 +390,15 @@ def looking(pattern, n):
                                      SlidingWindow(6, 2) | Columns([2, 9]), Columns([]), Document([0] * 7 + [1] * 193)],
                          ids=str)
 @pytest.mark.parametrize("n_queries", [1, 3, 150])
-def test_fewer_queries_are_the_last_ones(pattern, n_queries):
+@pytest.mark.parametrize("name", ["auto", "dense"])
+def test_fewer_queries_are_the_last_ones(pattern, n_queries, name):
     x = inputs(2, 2, 200, 4, 3)
     key_mask = torch.rand(2, 200, generator=torch.Generator().manual_seed(1)) < 0.5
     shorter = [x[0][:, :, -n_queries:], *x[1:]]
     for padding, mask in (None, pattern.mask(200).expand(2, 1, -1, -1)), (
             key_mask, pattern.mask(200) & key_mask[:, None, None]):
         want = written_out(*x, mask)[:, :, -n_queries:]
-        agree(attend(*shorter, pattern, key_mask=padding), want, x, torch.randn_like(want))
+        agree(attend(*shorter, pattern, name, key_mask=padding), want, x, torch.randn_like(want))
 
 
 @pytest.mark.parametrize("pattern", [SlidingWindow(16), SlidingWindow(8, 3), SlidingWindow(8) | Columns([0, 700])],

@@ -201,7 +201,7 @@ def test_in_sixteen_bits_plain_products_are_for_processors_that_multiply_them(sh
     assert torch.equal(found["auto"], found["dense"]) != multiplies
 
 
-@pytest.mark.parametrize("implementation", ["auto", "products"])
+@pytest.mark.parametrize("implementation", ["auto", "products", "dense", "loop"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)])
 def test_branches_are_what_reading_each_text_in_full_gives(shake, norm, implementation, lengths):

@@ -45,11 +45,12 @@ class Choice(NamedTuple):
 def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
           documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """The reference: computes every score and masks it by the pattern. Any dtype, any device."""
-    n, settings = query.shape[2], {"dropout_p": dropout, "scale": scale}
-    if key_mask is None and documents is None and pattern in (Full(), Causal()):
+    first, settings = key.shape[2] - query.shape[2], {"dropout_p": dropout, "scale": scale}
+    if key_mask is None and documents is None and not first and pattern in (Full(), Causal()):
         return F.scaled_dot_product_attention(query, key, value, is_causal=pattern == Causal(), **settings)
     if documents is None:
-        mask = pattern.mask(n, query.device)
+        j = torch.arange(key.shape[2], device=query.device)
+        mask = pattern(j[first:, None], j)
     else:
         i = positions_in(documents)
         mask = pattern(i[:, :, None], i[:, None]) & (documents[:, :, None] == documents[:, None])
@@ -198,8 +199,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     """Attention of the queries to the keys that the pattern allows.
 
     query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. If Q < N, the queries have
-    the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Under autocast, inputs of a single dtype keep
-    it; mixed dtypes, as with rotary positions, are cast to the autocast dtype.
+    the last Q positions, and the implementation must be "auto", "blocked" or "dense". Returns (B, H, Q, E) in the dtype
+    of the inputs. Under autocast, inputs of a single dtype keep it; mixed dtypes, as with rotary positions, are cast to
+    the autocast dtype.
     pattern: one for all heads, or a sequence of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or
     "auto" for the result of `choose`. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False for keys
     that no query may see (padding). documents: (B, N) whole numbers, the document of each position: documents are
@@ -272,11 +274,12 @@ def _chosen(query, key, value, patterns, implementation, scale, key_mask, docume
 def _one(query, key, value, pattern, implementation, scale, key_mask, documents, dropout) -> Tensor:
     """`attend` for heads that share one pattern."""
     if query.shape[2] < key.shape[2]:
-        if implementation not in ("auto", "blocked") or documents is not None:
+        if implementation not in ("auto", "blocked", "dense") or documents is not None:
             what = "documents" if documents is not None else f"implementation '{implementation}'"
-            raise ReproError(f"there are {query.shape[2]} queries, {key.shape[2]} keys and {what}; with fewer "
-                             "queries, the implementation must be 'auto' or 'blocked', and there are no documents.")
-        return last_rows(query, key, value, pattern, scale, key_mask, dropout)
+            raise ReproError(f"there are {query.shape[2]} queries, {key.shape[2]} keys and {what}; with fewer queries, "
+                             "the implementation must be 'auto', 'blocked' or 'dense', and there are no documents.")
+        if implementation != "dense":
+            return last_rows(query, key, value, pattern, scale, key_mask, dropout)
     gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients, query.shape[3],
                 documents is not None, dropout > 0)

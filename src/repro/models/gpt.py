@@ -254,6 +254,7 @@ class Block(nn.Module):
                                 dropout)
         else:
             wide = torch.promote_types(query.dtype, torch.float32) if on_cpu else query.dtype
+            implementation = implementation if before is None else "auto"  # some take only whole texts
             seen = attend(query.to(wide), key.to(wide), value.to(wide), Causal(), implementation, key_mask=key_mask,
                           dropout=dropout)
         return self.out(seen.transpose(1, 2).flatten(2).to(x.dtype)), own
