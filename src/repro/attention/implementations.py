@@ -14,7 +14,7 @@ from torch.utils._triton import has_triton_package
 from repro.attention import blocked as tiled
 from repro.attention import chunks as chunked
 from repro.attention.decoding import last_rows
-from repro.attention.patterns import Causal, Full, Pattern
+from repro.attention.patterns import Causal, Columns, Full, Pattern
 from repro.attention.sample_globals import columns_first, with_rows
 from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
@@ -209,8 +209,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     dropout: the share of attention weights that are dropped, with the others scaled up; seeded by torch.manual_seed.
     "flex" has no dropout: requested by name it raises an error, and "auto" uses "blocked" or "dense" instead, also on a
     GPU. columns, rows: (B, N) bool, tokens that all queries see, and tokens that see all keys, in addition to the
-    pattern: like `Columns` and `Rows`, but different for each sample, and like `Global` if both are the same tensor. A
-    query that sees no key gets zeros, and its gradients are 0.
+    pattern: like `Columns` and `Rows`, but different for each sample, and like `Global` if both are the same tensor.
+    With columns, patterns that depend on positions, such as `Fixed`, are computed sample by sample. A query that sees
+    no key gets zeros, and its gradients are 0.
 
     Raises ReproError for an unknown or unsuitable implementation, and for shapes, dtypes or patterns that do not
     match.
@@ -258,13 +259,18 @@ def autocast(*tensors: Tensor) -> list[Tensor]:
 
 
 def _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows) -> Tensor:
-    """`attend` with columns or rows that differ between samples, in one call for the whole batch."""
-    _check_chosen(query, key, patterns, documents, columns=columns, rows=rows)
-    n, asked = query.shape[2], (query, key, value, patterns, key_mask)
-    if columns is not None and columns.any():
-        asked = columns_first(query, key, value, patterns, columns, key_mask)
-    *parts, longer_mask = asked
-    out = attend(*parts, implementation, scale, longer_mask, dropout=dropout)[:, :, -n:]
+    """`attend` with columns or rows that differ between samples; in one call if patterns depend on distances only."""
+    _check_chosen(query, key, documents, columns=columns, rows=rows)
+    if columns is None or not columns.any():
+        out = attend(query, key, value, patterns, implementation, scale, key_mask, dropout=dropout)
+    elif all(one.steady for one in patterns):
+        *longer, longer_mask = columns_first(query, key, value, patterns, columns, key_mask)
+        out = attend(*longer, implementation, scale, longer_mask, dropout=dropout)[:, :, -query.shape[2]:]
+    else:  # positions count from the start of a row, so columns cannot be copied to the front
+        masks = [None] * len(query) if key_mask is None else key_mask.split(1)
+        samples = zip(query.split(1), key.split(1), value.split(1), columns, masks, strict=True)
+        out = torch.cat([attend(q, k, v, [one | Columns(mine.nonzero().flatten()) for one in patterns], implementation,
+                                scale, mask, dropout=dropout) for q, k, v, mine, mask in samples])
     if rows is None or not rows.any():
         return out
     with torch.autocast(query.device.type, enabled=False):
@@ -325,8 +331,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     return patterns
 
 
-def _check_chosen(query: Tensor, key: Tensor, patterns: list[Pattern], documents: Tensor | None,
-                  **masks: Tensor | None) -> None:
+def _check_chosen(query: Tensor, key: Tensor, documents: Tensor | None, **masks: Tensor | None) -> None:
     """Check the inputs if columns or rows differ between samples."""
     shape = query.shape[0], query.shape[2]
     for name, mask in masks.items():
@@ -337,7 +342,3 @@ def _check_chosen(query: Tensor, key: Tensor, patterns: list[Pattern], documents
         raise ReproError("columns and rows need one complete text per row, but there are "
                          + (f"documents ({documents.dtype})" if documents is not None else
                             f"{query.shape[2]} queries and {key.shape[2]} keys") + "; leave them out.")
-    moved = next((one for one in patterns if not one.steady), None)
-    if moved is not None and masks["columns"] is not None:
-        raise ReproError(f"columns differ between samples, but {moved} counts positions from the start of a row; "
-                         "put them into the pattern instead: | Columns([...]).")
