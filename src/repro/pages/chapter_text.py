@@ -78,11 +78,14 @@ def verdict_of(id: str, scale: str = "small") -> Verdict:
     return claim(id).verdict(scale)
 
 
+@checked
 def effect_on(quantity: str, found: Verdict, style: str = ".1%", unit: str = "") -> Verdict | str:
     """The effect of a claim for a `sentence`, as the predicate of what causes it; `found` itself if it was not run.
 
-    quantity: what changes. style: of the number. unit: after the number, such as " points".
+    quantity: what changes. style: of the number, as in `format`, without a sign. unit: after the number, such as
+    " points". Raises ReproError for an unknown style.
 
+    >>> from repro.study.rule import Verdict
     >>> effect_on("perplexity", Verdict("reproduced", effect=-0.051, low=-0.06, high=-0.04))
     'lowers perplexity by 5.1%'
     >>> effect_on("F1", Verdict("inconclusive", effect=7.1, low=-0.9, high=15.1), ".1f", " points")
@@ -90,9 +93,13 @@ def effect_on(quantity: str, found: Verdict, style: str = ".1%", unit: str = "")
     """
     if found.effect is None:
         return found
+    try:
+        signed, size = written(found.effect, f"+{style}"), written(abs(found.effect), style)
+    except ValueError:
+        raise ReproError(f"style is '{style}'; give a format of numbers without a sign, such as '.1%'.") from None
     if found.low is None or found.low <= 0 <= found.high:
-        return f"changes {quantity} by {written(found.effect, f'+{style}')}{unit}, which may be chance"
-    return f"{'lowers' if found.effect < 0 else 'raises'} {quantity} by {written(abs(found.effect), style)}{unit}"
+        return f"changes {quantity} by {signed}{unit}, which may be chance"
+    return f"{'lowers' if found.effect < 0 else 'raises'} {quantity} by {size}{unit}"
 
 
 @dataclass(frozen=True)
