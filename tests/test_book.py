@@ -5,7 +5,7 @@ import ast
 import numpy as np
 import pytest
 
-from repro.book import folded, listed, source, within, without_docstrings
+from repro.book import folded, listed, require, source, within, without_docstrings
 from repro.errors import ReproError
 from repro.recurrence import Recurrence, RecurrenceConfig
 
@@ -110,6 +110,26 @@ def test_a_parameter_at_its_limits_is_taken():
     for name, ends in limits.items():
         with pytest.raises(ReproError, match=f"^{name} is"):
             within(**{name: (beyond[name], *ends)})
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    (7, "window is 7; allowed: 4 to 128, whole, a multiple of 2. Change it in the cell of the parameters."),
+    ([8, 9], r"window is \[8, 9\]; allowed"), (2, "window is 2;"), (130, "window is 130;"), (None, "window is None;"),
+    (float("nan"), "window is nan;"), ([], r"window is \[\];"),
+])
+def test_a_parameter_that_is_no_multiple_is_named(value, said):
+    with pytest.raises(ReproError, match=said):
+        within(multiple_of=2, window=(value, 4, 128))
+
+
+def test_multiples_at_the_limits_are_taken():
+    assert within(multiple_of=2, window=([4, 128], 4, 128)) is None
+
+
+def test_a_rule_is_named_with_the_value_that_breaks_it():
+    assert require("in rising order", sizes=([1, 2], True)) is None
+    with pytest.raises(ReproError, match=r"sizes is \[2, 1\]; allowed: in rising order. Change it in the cell of the"):
+        require("in rising order", sizes=([2, 1], False))
 
 
 class Table:

@@ -97,20 +97,36 @@ def listed(value) -> list[int]:
         raise ReproError(f"{value!r} is no list of whole numbers; give one such as 0,10.") from None
 
 
-def within(**parameters: tuple) -> None:
+def within(*, multiple_of: int | None = None, **parameters: tuple) -> None:
     """Check parameters, each given as (value, lowest) or (value, lowest, highest), the value a number or a list.
 
-    Raises ReproError for the first that is out of its limits, not a number, or not whole although its lowest is.
+    Raises ReproError for the first that is out of its limits, not a number, not whole although its lowest is, or not a
+    multiple of `multiple_of`.
 
     >>> within(stride=(7, 2), side=(6, 4, 10), depths=([4, 16], 1, 128), weight=(0.5, 0.0))
+    >>> within(multiple_of=2, window=(8, 4, 128))
     """
     for name, (value, low, *high) in parameters.items():
         some = value if isinstance(value, (list, tuple)) else [value]
         kind = int if isinstance(low, int) else (int, float)
-        if not some or not all(isinstance(one, kind) and not isinstance(one, bool)
-                               and low <= one <= (high or [one])[0] and one < math.inf for one in some):
-            allowed = (f"{low:,} to {high[0]:,}" if high else f"{low:,} or more") + ", whole" * (kind is int)
-            raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
+        fits = bool(some) and all(isinstance(one, kind) and not isinstance(one, bool)
+                                  and low <= one <= (high or [one])[0] and one < math.inf for one in some)
+        rule = (f"{low:,} to {high[0]:,}" if high else f"{low:,} or more") + ", whole" * (kind is int)
+        if multiple_of:
+            fits = fits and not any(one % multiple_of for one in some)
+            rule += f", a multiple of {multiple_of:,}"
+        require(rule, **{name: (value, fits)})
+
+
+def require(rule: str, **parameters: tuple) -> None:
+    """Check parameters, each given as (value, whether it follows the rule). Raises ReproError for one that does not.
+
+    >>> sizes = [1, 3, 8]
+    >>> require("in rising order", sizes=(sizes, sizes == sorted(sizes)))
+    """
+    for name, (value, follows) in parameters.items():
+        if not follows:
+            raise ReproError(f"{name} is {value!r}; allowed: {rule}. Change it in the cell of the parameters.")
 
 
 def in_notebook() -> bool:
