@@ -10,6 +10,7 @@ import pytest
 import toc
 
 from repro.errors import ReproError
+from repro.study import SCALES, artifact
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -65,6 +66,50 @@ def test_the_first_cell_refuses_numbers_that_no_parameter_can_be(path):
             for bad in (-1e308, float("nan"), None, "x"):
                 with pytest.raises(ReproError):
                     exec(first, names | {name: bad})
+
+
+@pytest.mark.parametrize("chapter, name, values", [
+    ("01", "contexts", [[1], [2, 0], [1, 1]]), ("05", "lengths", [[1, 2, 3], [4, 8], [8, 3]]),
+    ("08", "windows_back", [16]), ("11", "merges", [15]), ("12", "vocabulary", [399, 1_301]),
+    ("12", "sizes", [[(1, 15)], [(0, 16)]]), ("14", "width", [5]), ("16", "window", [2, 7]),
+    ("16", "lengths", [[16], [100], [256, 257]]), ("17", "dilation", [[1], [1] * 5]),
+    ("18", "longer", [16, 100, 4_096]), ("18", "window", [7]), ("19", "window", [7, 80]), ("20", "window", [7, 192]),
+    ("21", "window", [7]),
+])
+def test_the_first_cell_refuses_values_that_a_later_cell_cannot_use(chapter, name, values):
+    (path,) = (path for path in CHAPTERS if path.stem.startswith(chapter))
+    cells = [cell for cell in code(path) if "in-short" not in tags(cell)]
+    (parameters, first), names = ("".join(cell["source"]) for cell in cells[:2]), {}
+    exec(parameters, names)
+    exec(first, dict(names))
+    for bad in values:
+        with pytest.raises(ReproError):
+            exec(first, names | {name: bad})
+
+
+def test_long_windows_leave_fewer_passages_to_continue():
+    (path,) = (path for path in CHAPTERS if path.stem.startswith("08"))
+    cells = [cell for cell in code(path) if "in-short" not in tags(cell)]
+    (parameters, first), names = ("".join(cell["source"]) for cell in cells[:2]), {}
+    exec(parameters, names)
+    widest = names | {"window": 128, "continuation": 128, "n_contexts": 108, "windows_back": 3}
+    exec(first, dict(widest))
+    for bad in ({"n_contexts": 109}, {"windows_back": 4}):
+        with pytest.raises(ReproError):
+            exec(first, widest | bad)
+
+
+@lesson
+def test_every_scale_that_the_parameters_name_can_be_shown(path):
+    """An artifact refuses a scale that its experiments lack."""
+    cells = [cell for cell in code(path) if "in-short" not in tags(cell)]
+    named = re.findall(r"\w+", lines(cells[0])[0].split("#")[1].partition(":")[0])
+    for call in (node for cell in cells if not lines(cell)[0].startswith("%")
+                 for node in ast.walk(ast.parse("".join(cell["source"]))) if isinstance(node, ast.Call)):
+        match call:
+            case ast.Call(ast.Attribute(ast.Call(ast.Name("artifact"), [ast.Constant(id)]), "render"),
+                          [ast.Name("scale"), *_]):
+                assert set(named) & set(SCALES) <= set(artifact(id).scales), id
 
 
 @each
