@@ -43,7 +43,9 @@ LOCAL = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}  # BART's names:
 class LED(LEDForConditionalGeneration):
     """An encoder-decoder for long inputs: the encoder sees a window around every token, and global tokens see all.
 
-    `save_pretrained` and transformers' LEDForConditionalGeneration can read each other's files.
+    `save_pretrained` and transformers' LEDForConditionalGeneration can read each other's files. Without a
+    `global_attention_mask`, the first token is global here, as in the paper, but no token is global there, so outputs
+    differ unless the mask is given.
 
     >>> from transformers import LEDConfig
     >>> small = LEDConfig(vocab_size=30, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
