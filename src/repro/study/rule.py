@@ -6,7 +6,8 @@ theirs, and the residual of each single number. A t interval over seeds alone mi
 bootstrap over both (Sellam et al. 2022) covers 75 to 90% with three seeds. Here the mean squares of a two-way analysis
 of variance give the variance, Satterthwaite's formula gives its degrees of freedom, and no interval is shorter than the
 interval over seeds alone or units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95% intervals cover at
-least 93.7%
+least 93.7%. These simulations have independent units: blocks of stretches of text that correlate by 0.5 to 0.7 cover
+88 to 94%.
 """
 
 import math
