@@ -70,7 +70,7 @@ def test_the_first_cell_refuses_numbers_that_no_parameter_can_be(path):
 
 @pytest.mark.parametrize("chapter, name, values", [
     ("01", "contexts", [[1], [2, 0], [1, 1]]), ("05", "lengths", [[1, 2, 3], [4, 8], [8, 3]]),
-    ("08", "windows_back", [16]), ("11", "merges", [15]), ("12", "vocabulary", [399, 1_301]),
+    ("08", "window", [15]), ("08", "windows_back", [16]), ("11", "merges", [15]), ("12", "vocabulary", [399, 1_301]),
     ("12", "sizes", [[(1, 15)], [(0, 16)]]), ("14", "width", [5]), ("16", "window", [2, 7]),
     ("16", "lengths", [[16], [100], [256, 257]]), ("17", "dilation", [[1], [1] * 5]),
     ("18", "longer", [16, 100, 4_096]), ("18", "window", [7]), ("19", "window", [7, 80]), ("20", "window", [7, 192]),
