@@ -230,7 +230,7 @@ def test_the_headline_is_a_sentence_to_repeat_with_numbers_of_its_claims(page):
 
 def test_late_is_explained_before_the_first_mark_that_says_it():
     shown = landing.cards()
-    assert 0 < shown.index("Late: the criterion") < shown.index(">late</abbr>") < shown.index(landing.LEGEND)
+    assert 0 < shown.index("Late: we changed") < shown.index(">late</abbr>") < shown.index(landing.LEGEND)
 
 
 def test_the_papers_sizes_are_those_that_they_print():

@@ -95,7 +95,7 @@ def test_a_class_has_its_public_methods_and_a_room_an_index_whose_links_arrive(m
     links = re.findall('href="#([^"]+)"', text)
     assert links == re.findall('<span id="([^"]+)">', text) and len(links) == len(set(links)) > 5
     assert re.findall("single: (.*);", text) == [one.removeprefix("repro.recurrence.") for one in links]
-    assert "- `.generate(input_ids: Tensor, max_new_tokens: int, " in text.partition("### RecurrentLM\n")[2]
+    assert "- `.generate(input_ids: Tensor, max_new_tokens: int = 20, " in text.partition("### RecurrentLM\n")[2]
 
 
 def test_a_long_signature_has_a_line_for_each_argument():
