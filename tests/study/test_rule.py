@@ -376,6 +376,19 @@ def test_opposite_is_what_goes_with_the_mechanism(control, word):
     assert re.search(r"\]; ([a-z ]+)", found.text)[1] == word
 
 
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_beyond_the_control_is_judged_as_effects_minus_the_control(direction):
+    rng = np.random.default_rng(3)
+    values, control = rng.normal(0.3, 0.1, (3, 12)), rng.normal(0.1, 0.05, (3, 1))
+    found, minus = judge(values, direction, control=control), judge(values - control, direction)
+    assert (found.beyond, found.beyond_low, found.beyond_high) == pytest.approx((minus.effect, minus.low, minus.high))
+    assert minus.beyond is None and f"beyond that {minus.measured}" in found.text
+    alone = judge([[0.3]], direction, control=[[0.1]], seeds=1)
+    assert alone.exact and alone.text.endswith("without the mechanism +0.1, beyond that +0.2")
+    mixed = judge(np.full((3, 4), 0.3), direction, control=rng.normal(0.1, 0.05, (3, 4)))
+    assert mixed.exact and re.search(r"beyond that \+0\.[\d]+ \[", mixed.text), "the control is not exact"
+
+
 def test_beyond_a_limit_there_is_no_opposite():
     found = judge(0.054, "lower", null=0.001, seeds=1)
     assert (found.verdict, found.because) == ("not reproduced", ("beyond the limit of {null}",))

@@ -95,8 +95,8 @@ class Verdict:
             sizes["size"] = self.write(abs(self.paper_effect - self.null)).removeprefix("+") + beyond
         if self.control is not None:
             sizes["control"] = self.write(self.control)
-            ends = "" if self.exact else " [{}, {}]".format(*map(self.write, (self.beyond_low, self.beyond_high)))
-            sizes["beyond"] = self.write(self.beyond) + ends
+            low, high = map(self.write, (self.beyond_low, self.beyond_high))
+            sizes["beyond"] = self.write(self.beyond) + f" [{low}, {high}]" * (low != high)
         why = "; ".join(self.because).format(**sizes)
         return "; ".join(filter(None, (self.note, f"{self.reason}: {why}" if self.reason and why else why)))
 
@@ -230,8 +230,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
     minus = {}
     if beyond:
-        ends = [sign * float(end) for end in (beyond.low, beyond.high)[::sign]]
-        minus = {"beyond": round(sum(ends) / 2, 15), "beyond_low": ends[0], "beyond_high": ends[1]}
+        least, most = (round(sign * float(end), 12) for end in (beyond.low, beyond.high)[::sign])
+        minus = {"beyond": (least + most) / 2, "beyond_low": least, "beyond_high": most}
     return Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
                    testable=verdict != OPEN and not no_room and whole not in noisy, exact=exact and not unsure,
                    detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
